@@ -1,0 +1,36 @@
+# Each target sets up what it needs on a fresh machine; a second call starts at once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PEERS := .venv-peers
+
+.PHONY: demo test lint peers clean
+demo: $(READY)
+	$(BIN)/ens demo
+
+test: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# torch first and exactly: a range would bring another build with gigabytes of accelerator libraries
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet torch==2.13.0
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# the libraries we compare ourselves with, in an environment of their own
+peers: $(PEERS)/.ready
+$(PEERS)/.ready:
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet torch==2.13.0
+	$(PEERS)/bin/pip install --quiet neuraloperator==2.0.0
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(PEERS) build *.egg-info

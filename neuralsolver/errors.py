@@ -1,0 +1,19 @@
+"""What goes wrong, said in one line: the field, what was expected, what came."""
+
+from __future__ import annotations
+
+
+class InvalidInput(ValueError):
+    """An input that cannot be used. The message names the field, the expectation and the value."""
+
+    def __init__(self, field: str, expected: str, got: object) -> None:
+        super().__init__(f"{field}: expected {expected}, got {got}")
+        self.field = field
+
+
+class ReferenceFailure(RuntimeError):
+    """A classical solver that did not reach the accuracy it promises."""
+
+
+class FileDamaged(InvalidInput):
+    """A file that is truncated, foreign or inconsistent with its own description."""
