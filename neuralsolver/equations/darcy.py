@@ -1,0 +1,74 @@
+"""Darcy flow through a two-phase medium.
+
+    −∇·(a∇u) = f  in Ω = (0, 1)²,   u = 0 on ∂Ω,   a ∈ {a₋, a₊},   f constant     (Sec. C.1.3)
+
+Networks see the permeability a but not f. The `flux` stencil (face means) is the one of the
+reference solver, so the residual of the true solution is zero. PINO's `wide` stencil is kept for
+the physics-informed baselines: with a discontinuous a it is far from zero on the true solution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
+from neuralsolver.equations.stencils import (
+    flux_divergence,
+    from_interior,
+    interior,
+    wide_divergence,
+)
+from neuralsolver.errors import InvalidInput
+from neuralsolver.reference.random_fields import cosine_field, two_phase
+
+STENCILS = {"flux": (flux_divergence, 1), "wide": (wide_divergence, 2)}
+"""Name → (discrete ∇·a∇, its distance from the wall)."""
+
+
+@dataclass(frozen=True)
+class Darcy(Equation):
+    """−∇·(a∇u) − f for a permeability a ∈ {`low`, `high`} and a constant `source` f."""
+
+    source: float = 100.0
+    low: float = 3.0
+    high: float = 12.0
+    stencil: str = "flux"
+
+    input_names: ClassVar[tuple[str, ...]] = ("permeability",)
+
+    def __post_init__(self) -> None:
+        check_finite("source", self.source)
+        check_positive("low", self.low)
+        check_positive("high", self.high)
+        if self.stencil not in STENCILS:
+            raise InvalidInput("stencil", " or ".join(STENCILS), self.stencil)
+
+    @property
+    def linear(self) -> bool:
+        return True
+
+    @property
+    def stencil_reach(self) -> int:
+        return STENCILS[self.stencil][1]
+
+    @property
+    def jacobian_reads(self) -> tuple[str, ...]:
+        return ("inputs",)
+
+    def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
+        divergence, width = STENCILS[self.stencil]
+        # −∇·(a∇u) − f, on the points where the stencil fits
+        return from_interior(interior(-divergence(inputs, u) - self.source, width), width)
+
+    def sample(self, rng: np.random.Generator, resolution: int) -> Array:
+        return two_phase(cosine_field(rng, resolution), self.low, self.high)[None]
+
+    def check_inputs(self, inputs: Tensor) -> None:
+        super().check_inputs(inputs)
+        if not bool((inputs > 0).all()):
+            raise InvalidInput("permeability", "positive values", float(torch.min(inputs)))

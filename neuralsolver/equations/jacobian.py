@@ -1,0 +1,74 @@
+"""The sparse Jacobian of a residual between walls, by coloured probing.
+
+A residual whose stencil reaches s points couples a point only to those at most s away. Points that
+agree modulo 2s+1 in both directions therefore never meet in one residual value, and one directional
+derivative serves them all: (2s+1)² derivatives give every entry of J = ∂F/∂u exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from neuralsolver.equations.base import Problem
+from neuralsolver.errors import InvalidInput
+
+
+Operator = Callable[[Tensor], Tensor]
+
+
+def linearisation(problem: Problem, u: Tensor) -> Operator:
+    """J(u) as a function of the direction it is applied to."""
+    if problem.equation.linear:
+        constant = problem.residual(torch.zeros_like(u))
+        return lambda direction: problem.residual(direction) - constant
+    return lambda direction: torch.func.jvp(problem.residual, (u,), (direction,))[1]
+
+
+def jacobian_diagonal(problem: Problem, u: Tensor) -> Tensor:
+    """diag J(u) as a field, one where nothing is to be solved (the walls)."""
+    jacobian = linearisation(problem, u)
+    diagonal = torch.zeros_like(u)
+    period = 2 * problem.equation.stencil_reach + 1
+    for p in range(period):
+        for q in range(period):
+            probe = torch.zeros_like(u)
+            probe[..., p::period, q::period] = 1.0
+            diagonal += probe * jacobian(probe)
+    return torch.where(diagonal == 0, 1.0, diagonal)
+
+
+def sparse_jacobian(problem: Problem, u: Tensor) -> list[sparse.csr_array]:
+    """J(u) for each sample, over the interior points in C order."""
+    equation = problem.equation
+    if equation.periodic or u.dim() != 4:
+        raise InvalidInput("equation", "a static equation between walls", equation.name)
+    n, reach = problem.resolution, equation.stencil_reach
+    period, inner = 2 * reach + 1, n - 2
+    i, j = np.meshgrid(np.arange(inner), np.arange(inner), indexing="ij")
+    rows: list[np.ndarray] = []
+    columns: list[np.ndarray] = []
+    values: list[np.ndarray] = []
+    jacobian = linearisation(problem, u)
+    for p in range(period):
+        for q in range(period):
+            probe = torch.zeros_like(u)
+            probe[..., 1 + p : n - 1 : period, 1 + q : n - 1 : period] = 1.0
+            response = jacobian(probe)[:, 0, 1:-1, 1:-1]
+            # the one point of this colour within reach of (i, j)
+            near_i = i - (i - p + reach) % period + reach
+            near_j = j - (j - q + reach) % period + reach
+            inside = (near_i >= 0) & (near_i < inner) & (near_j >= 0) & (near_j < inner)
+            rows.append((i * inner + j)[inside])
+            columns.append((near_i * inner + near_j)[inside])
+            values.append(response.detach().cpu().numpy()[:, inside])
+    row, column, value = np.concatenate(rows), np.concatenate(columns), np.concatenate(values, 1)
+    size = (inner**2, inner**2)
+    matrices = [sparse.csr_array((entries, (row, column)), shape=size) for entries in value]
+    for matrix in matrices:
+        matrix.eliminate_zeros()
+    return matrices
