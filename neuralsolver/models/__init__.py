@@ -1,0 +1,44 @@
+"""Backbones: tensors in, tensors out. They know no equation.
+
+`build(name, **arguments)` makes one from plain values, as a checkpoint card stores them; a model's
+own `arguments` are those values.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from torch import nn
+
+from neuralsolver.errors import InvalidInput
+from neuralsolver.models.fno import FNO
+from neuralsolver.models.spectral import SpectralConvolution
+from neuralsolver.models.unet import UNet
+
+MODELS: dict[str, type[nn.Module]] = {"fno": FNO, "unet": UNet}
+
+__all__ = ["FNO", "MODELS", "SpectralConvolution", "UNet", "build", "name_of"]
+
+
+def build(name: str, **arguments: Any) -> nn.Module:
+    """The backbone called `name`, made from its constructor arguments."""
+    if name not in MODELS:
+        raise InvalidInput("model", "one of " + ", ".join(sorted(MODELS)), repr(name))
+    parameters = inspect.signature(MODELS[name]).parameters
+    for argument in arguments:
+        if argument not in parameters:
+            expected = f"an argument of {name} ({', '.join(parameters)})"
+            raise InvalidInput(argument, expected, "an unknown argument")
+    for argument, parameter in parameters.items():
+        if parameter.default is parameter.empty and argument not in arguments:
+            raise InvalidInput(argument, f"a value: {name} cannot be built without it", "nothing")
+    return MODELS[name](**arguments)
+
+
+def name_of(model: nn.Module) -> str:
+    """The name under which `build` makes models of this kind."""
+    for name, kind in MODELS.items():
+        if type(model) is kind:
+            return name
+    raise InvalidInput("model", "one of " + ", ".join(sorted(MODELS)), type(model).__name__)
