@@ -26,6 +26,9 @@ from neuralsolver.equations.stencils import (
 from neuralsolver.errors import InvalidInput
 from neuralsolver.reference.random_fields import cosine_field, two_phase
 
+REFERENCE_PERMEABILITY = 6.0
+"""The geometric mean of the paper's two phases; networks see log₂(a/6), −1 and +1 for 3 and 12."""
+
 STENCILS = {"flux": (flux_divergence, 1), "wide": (wide_divergence, 2)}
 """Name → (discrete ∇·a∇, its distance from the wall)."""
 
@@ -64,6 +67,9 @@ class Darcy(Equation):
         divergence, width = STENCILS[self.stencil]
         # −∇·(a∇u) − f, on the points where the stencil fits
         return from_interior(interior(-divergence(inputs, u) - self.source, width), width)
+
+    def conditioning(self, inputs: Tensor) -> Tensor:
+        return torch.log2(inputs / REFERENCE_PERMEABILITY)
 
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
         return two_phase(cosine_field(rng, resolution), self.low, self.high)[None]

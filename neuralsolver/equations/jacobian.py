@@ -17,7 +17,6 @@ from torch import Tensor
 from neuralsolver.equations.base import Problem
 from neuralsolver.errors import InvalidInput
 
-
 Operator = Callable[[Tensor], Tensor]
 
 

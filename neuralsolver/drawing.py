@@ -1,0 +1,45 @@
+"""How a field is drawn, everywhere the same.
+
+Fields that change sign get a diverging map that is white at zero, others a sequential one; both can
+be told apart without colour vision.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
+
+Field = npt.NDArray[np.floating[Any]]
+
+METHOD_COLOURS = {
+    "ENS contractive": "#0072B2",
+    "ENS paper": "#D55E00",
+    "FNO": "#009E73",
+    "classical": "#444444",
+}
+"""One colour for a method in every picture (Okabe and Ito's set)."""
+
+
+def colours(fields: Field) -> dict[str, Any]:
+    """Colour map and limits that suit the values of some fields drawn side by side."""
+    low, high = float(fields.min()), float(fields.max())
+    if min(-low, high) > 0.02 * max(-low, high):
+        largest = max(-low, high)
+        return {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest}
+    return {"cmap": "viridis", "vmin": low, "vmax": high if high > low else low + 1.0}
+
+
+def draw(axis: Axes, field: Field, title: str = "", **options: Any) -> AxesImage:
+    """A field (n, n) on the unit square, r₁ to the right and r₂ up."""
+    image = axis.imshow(field.T, origin="lower", extent=(0, 1, 0, 1), **(options or colours(field)))
+    axis.set_xticks([0, 1])
+    axis.set_yticks([0, 1])
+    axis.tick_params(labelsize=7)
+    axis.set_title(title, fontsize=9)
+    return image

@@ -1,0 +1,34 @@
+"""How a Problem becomes a Solution. A network here is any callable."""
+
+from neuralsolver.solvers.acceleration import Anderson, Krylov
+from neuralsolver.solvers.classical import polish
+from neuralsolver.solvers.iterate import (
+    FixedSteps,
+    Observation,
+    ResidualBelow,
+    ResidualPlateau,
+    Solver,
+    iterate,
+)
+from neuralsolver.solvers.multilevel import MultilevelSolver, VCycle
+from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.solvers.solution import Solution, Status
+from neuralsolver.solvers.trained import TrainedSolver
+
+__all__ = [
+    "Anderson",
+    "FixedSteps",
+    "Krylov",
+    "MultilevelSolver",
+    "NeuralSolver",
+    "Observation",
+    "ResidualBelow",
+    "ResidualPlateau",
+    "Solution",
+    "Solver",
+    "Status",
+    "TrainedSolver",
+    "VCycle",
+    "iterate",
+    "polish",
+]

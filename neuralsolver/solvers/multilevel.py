@@ -1,0 +1,145 @@
+"""Any resolution: a V-cycle whose coarsest solver is a corrector on the grid it was trained on.
+
+A corrector is bound to its grid: its local filters act on points, not on lengths. On a finer grid
+the error splits. What the trained grid can carry is restricted to it and removed there by the
+corrector; the rest oscillates from point to point and is damped by smoothing on the finer grids,
+
+    e ← e − ω D⁻¹(r + Je),    D = diag J,    ω⁻¹ = 5/4 + 3/4 cos(π(j − ½)/s),  j = 1 … s,
+
+s sweeps with Chebyshev weights for the upper three quarters [½, 2] of the spectrum of D⁻¹J of a
+five-point operator. J is the derivative of the residual at the current iterate, so that the cycle
+also serves nonlinear equations. Nested iteration supplies the start: solve on the trained grid,
+interpolate, a few cycles, and so on up to the grid wanted.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from neuralsolver.equations import Problem
+from neuralsolver.equations.jacobian import Operator, jacobian_diagonal, linearisation
+from neuralsolver.errors import InvalidInput
+from neuralsolver.solvers.grids import coarse_problem, coarsen, ladder, prolong, restrict
+from neuralsolver.solvers.iterate import FixedSteps, Observer, ResidualBelow, StoppingRule, iterate
+from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.solvers.solution import Solution
+
+
+class VCycle:
+    """One V-cycle as a step of `iterate`."""
+
+    def __init__(
+        self, solver: NeuralSolver, trained: int, *, sweeps: int = 3, coarse_steps: int = 1
+    ) -> None:
+        self.solver, self.trained = solver, trained
+        self.coarse_steps = coarse_steps
+        self.weights = [
+            1 / (1.25 + 0.75 * math.cos(math.pi * (j + 0.5) / sweeps)) for j in range(sweeps)
+        ]
+        self.problems: list[Problem] = []
+        self.diagonals: list[Tensor] = []
+
+    def __call__(self, problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
+        if not self.problems or self.problems[0] is not problem:
+            self._prepare(problem, u)
+        return problem.impose(u + self._cycle(0, u, residual))
+
+    def _prepare(self, problem: Problem, u: Tensor) -> None:
+        """The problem on every grid, and the diagonal of its Jacobian."""
+        sizes = ladder(problem.resolution, self.trained)
+        self.problems = [problem] + [coarse_problem(problem, size) for size in sizes[1:]]
+        self.diagonals = [
+            jacobian_diagonal(level, coarsen(u, size) if size != problem.resolution else u)
+            for level, size in zip(self.problems[:-1], sizes, strict=False)
+        ]
+
+    def _cycle(self, level: int, u: Tensor, residual: Tensor) -> Tensor:
+        """An approximation of −J⁻¹ residual on a level."""
+        problem = self.problems[level]
+        jacobian = linearisation(problem, u)
+        if level == len(self.problems) - 1:
+            return self._correct(problem, u, residual, jacobian)
+        e, r = self._smooth(level, torch.zeros_like(u), residual, jacobian)
+        below = self.problems[level + 1]
+        size = below.resolution
+        coarse = self._cycle(level + 1, below.impose(coarsen(u, size)), restrict(r, size))
+        e = e + problem.equation.impose(prolong(coarse, u.shape[-1]), problem.inputs)
+        e, _ = self._smooth(level, e, residual, jacobian, last=True)
+        return e
+
+    def _smooth(
+        self, level: int, e: Tensor, residual: Tensor, jacobian: Operator, last: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Sweeps on J e = −residual, and what they leave; the last ones need not know it."""
+        diagonal = self.diagonals[level]
+        weights = self.weights[::-1] if last else self.weights
+        r = residual + jacobian(e) if last else residual
+        for index, weight in enumerate(weights):
+            e = e - weight * r / diagonal
+            if not (last and index == len(weights) - 1):
+                r = residual + jacobian(e)
+        return e, r
+
+    def _correct(self, problem: Problem, u: Tensor, residual: Tensor, jacobian: Operator) -> Tensor:
+        """The corrector on its own grid."""
+        e, r = torch.zeros_like(u), residual
+        for index in range(self.coarse_steps):
+            if index:
+                r = residual + jacobian(e)
+            e = e + (self.solver.step(problem, u, r) - u)
+        return e
+
+
+class MultilevelSolver:
+    """A trained neural solver on any grid at least as fine as the one it was trained on."""
+
+    def __init__(
+        self,
+        solver: NeuralSolver,
+        trained: int,
+        *,
+        stop: StoppingRule | None = None,
+        sweeps: int = 3,
+        coarse_steps: int = 1,
+        start_steps: int = 10,
+    ) -> None:
+        self.solver, self.trained = solver, trained
+        self.stop: StoppingRule = stop or ResidualBelow(1e-8)
+        self.cycle = {"sweeps": sweeps, "coarse_steps": coarse_steps}
+        self.start_steps = start_steps
+
+    @torch.no_grad()
+    def start(self, problem: Problem) -> Tensor:
+        """Nested iteration: the trained grid's answer, carried up with one cycle per grid."""
+        if problem.resolution < self.trained:
+            raise InvalidInput("resolution", f"at least {self.trained}", problem.resolution)
+        sizes = ladder(problem.resolution, self.trained)[::-1]
+        if len(sizes) == 1:
+            return self.solver.predict(problem)
+        coarse = coarse_problem(problem, self.trained)
+        u = self.solver.solve(coarse, stop=FixedSteps(self.start_steps)).tensor
+        for size in sizes[1:]:
+            level = problem if size == problem.resolution else coarse_problem(problem, size)
+            u = level.impose(prolong(u, size))
+            if size != problem.resolution:
+                u = VCycle(self.solver, self.trained, **self.cycle)(level, u, level.residual(u))
+        return u
+
+    @torch.no_grad()
+    def solve(
+        self,
+        problem: Problem,
+        u0: Tensor | None = None,
+        observe: Observer | None = None,
+        *,
+        stop: StoppingRule | None = None,
+    ) -> Solution:
+        """Nested iteration, then V-cycles until the stopping rule is content."""
+        start = self.start(problem) if u0 is None else problem.impose(u0.to(problem.inputs))
+        step = VCycle(self.solver, self.trained, **self.cycle)
+        if problem.resolution == self.trained:
+            return self.solver.solve(problem, start, observe, stop=stop or self.stop)
+        return iterate(step, problem, start, stop or self.stop, observe)

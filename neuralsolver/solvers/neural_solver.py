@@ -1,0 +1,123 @@
+"""Neural solvers (Definition 1 of the paper).
+
+    û⁰ = P(f, g),      û⁽ᵏ⁺¹⁾ = û⁽ᵏ⁾ + β ρ C(û⁽ᵏ⁾, e⁽ᵏ⁾; f, g),      k = 0 … K−1
+
+with the predictor P, the corrector C, the error signal (e, ρ) and the step size β. Without a
+corrector (K = 0) this is a neural operator; without a predictor the iteration starts from zero.
+
+What a network reads is part of the method. The paper's networks read everything: P the inputs, C
+(f, u, r). A convergent corrector approximates −J⁻¹ with J = ∂F/∂u, so it reads the error and just
+what J depends on; for a linear equation with constant coefficients that is nothing else, and the
+iteration is then exactly equivariant under a change of scale. A predictor that reads "error" is
+given the error signal of the zero field, so that a constant which the inputs do not show (the
+factor a of Poisson, the forcing of Darcy) still reaches it.
+
+The iterate lives in the precision of the problem, the networks in their own. A float64 problem with
+float32 networks is iterative refinement: each correction needs few digits, their sum has them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from neuralsolver.equations import Problem
+from neuralsolver.errors import InvalidInput
+from neuralsolver.solvers.error_signals import ERROR_SIGNALS
+from neuralsolver.solvers.iterate import (
+    FixedSteps,
+    Observer,
+    ResidualPlateau,
+    StoppingRule,
+    iterate,
+)
+from neuralsolver.solvers.solution import Solution
+
+READABLE = ("inputs", "solution", "error")
+
+
+class NeuralSolver(nn.Module):
+    """Predictor and corrector with their error signal, step size and stopping rule."""
+
+    def __init__(
+        self,
+        predictor: nn.Module | None,
+        corrector: nn.Module | None = None,
+        *,
+        step_size: float = 0.05,
+        error: str = "residual",
+        predictor_reads: Sequence[str] = ("inputs",),
+        corrector_reads: Sequence[str] = ("inputs", "solution", "error"),
+        stop: StoppingRule | None = None,
+    ) -> None:
+        super().__init__()
+        if error not in ERROR_SIGNALS:
+            raise InvalidInput("error", f"one of {', '.join(ERROR_SIGNALS)}", error)
+        for field in (*predictor_reads, *corrector_reads):
+            if field not in READABLE:
+                raise InvalidInput("reads", f"some of {', '.join(READABLE)}", field)
+        self.predictor = predictor
+        self.corrector = corrector
+        self.step_size = step_size
+        self.error = error
+        self.predictor_reads = tuple(predictor_reads)
+        self.corrector_reads = tuple(corrector_reads)
+        self.stop: StoppingRule = stop or (
+            FixedSteps(0) if corrector is None else ResidualPlateau()
+        )
+
+    def predict(self, problem: Problem) -> Tensor:
+        """û⁰, with the known values imposed."""
+        zero = problem.zeros()
+        if self.predictor is None:
+            return zero
+        if "error" not in self.predictor_reads:
+            guess = self._evaluate(self.predictor, self.predictor_reads, problem, zero, zero)
+        else:
+            guess = self._scaled(
+                self.predictor, self.predictor_reads, problem, zero, problem.residual(zero)
+            )
+        return problem.impose(guess)
+
+    def step(self, problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
+        """û⁽ᵏ⁺¹⁾ from û⁽ᵏ⁾ and its residual, with the known values imposed."""
+        if self.corrector is None:
+            raise InvalidInput("corrector", "a network: this solver can only predict", None)
+        correction = self._scaled(self.corrector, self.corrector_reads, problem, u, residual)
+        return problem.impose(u + correction)
+
+    @torch.no_grad()
+    def solve(
+        self,
+        problem: Problem,
+        u0: Tensor | None = None,
+        observe: Observer | None = None,
+        *,
+        stop: StoppingRule | None = None,
+    ) -> Solution:
+        """Predict (or start from `u0`) and correct until the stopping rule is content."""
+        start = self.predict(problem) if u0 is None else problem.impose(u0.to(problem.inputs))
+        return iterate(self.step, problem, start, stop or self.stop, observe)
+
+    def _scaled(
+        self, network: nn.Module, reads: Sequence[str], problem: Problem, u: Tensor, r: Tensor
+    ) -> Tensor:
+        """β ρ N(…, e)."""
+        error, scale = ERROR_SIGNALS[self.error](problem, u, r)
+        return self.step_size * scale * self._evaluate(network, reads, problem, u, error)
+
+    def _evaluate(
+        self, network: nn.Module, reads: Sequence[str], problem: Problem, u: Tensor, error: Tensor
+    ) -> Tensor:
+        """The network on what it reads, frames as channels, in its own precision."""
+        parts = {
+            "inputs": lambda: problem.equation.conditioning(problem.inputs),
+            "solution": lambda: u.flatten(1, -3),
+            "error": lambda: error.flatten(1, -3),
+        }
+        channels = torch.cat([parts[name]() for name in reads], 1)
+        parameter = next(network.parameters())
+        output: Tensor = network(channels.to(parameter))
+        return output.to(u).view_as(u)

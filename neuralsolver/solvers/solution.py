@@ -1,0 +1,89 @@
+"""What a solver returns: the field, how it ended, and the history of its residual."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neuralsolver.equations import Problem
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Status(Enum):
+    """How the solution of one sample ended; the value is a sentence for the user."""
+
+    FINISHED = "did the number of steps asked for"
+    TOLERANCE = "the residual fell below the tolerance"
+    PLATEAU = "the residual stopped improving"
+    STEP_LIMIT = "ran out of steps before the tolerance was reached"
+    DIVERGED = "the residual grew without bound; the best iterate is returned"
+    OUT_OF_MEMORY = "the problem did not fit in memory"
+
+    @property
+    def good(self) -> bool:
+        """Whether the answer asked for was reached."""
+        return self in (Status.FINISHED, Status.TOLERANCE, Status.PLATEAU)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solved batch. `residual_norms[k, b]` is the RMS residual of sample b after k steps, NaN
+    once the sample has stopped; `residual_scale[b]` is that of the zero field."""
+
+    problem: Problem
+    tensor: Tensor
+    status: tuple[Status, ...]
+    residual_norms: Tensor
+    residual_scale: Tensor
+    steps: Tensor
+    seconds: float
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def u(self) -> Any:
+        """The solution in the kind (numpy or torch) and layout of the inputs."""
+        return self.problem.restore(self.tensor)
+
+    @property
+    def good(self) -> bool:
+        """Whether every sample ended with the answer asked for."""
+        return all(status.good for status in self.status)
+
+    @property
+    def relative_residual(self) -> Tensor:
+        """RMS residual of the returned field over that of the zero field, per sample."""
+        return residual_norm(self.problem.residual(self.tensor)) / self.residual_scale
+
+    def summary(self) -> str:
+        """One line per way of ending, with the residual and the steps it took."""
+        relative = self.relative_residual
+        lines = []
+        for status, count in Counter(self.status).items():
+            chosen = torch.tensor([s is status for s in self.status])
+            low, high = int(self.steps[chosen].min()), int(self.steps[chosen].max())
+            steps = f"{low}" if low == high else f"{low}-{high}"
+            n = self.problem.resolution
+            lines.append(
+                f"{self.problem.equation.name} {n}x{n}, {count} sample{'s' * (count > 1)}: "
+                f"{status.name} ({status.value}); steps {steps}, "
+                f"relative residual {float(relative[chosen].max()):.1e}, {self.seconds:.2f} s"
+            )
+        return "\n".join(lines)
+
+    def plot(self, path: str | None = None, sample: int = 0) -> Figure:
+        """Input, solution, residual field and residual history of one sample."""
+        from neuralsolver.solvers.picture import plot_solution
+
+        return plot_solution(self, path, sample)
+
+
+def residual_norm(residual: Tensor) -> Tensor:
+    """Root mean square over all but the batch axis, in float64."""
+    return residual.flatten(1).double().square().mean(1).sqrt()
