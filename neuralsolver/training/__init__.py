@@ -1,0 +1,17 @@
+"""Training: objectives, the one loop, checkpoints, and the models at hand."""
+
+from neuralsolver.training.checkpoint import Card, load_model, save_model
+from neuralsolver.training.fit import Plan, Record, error_history, fit
+from neuralsolver.training.library import load, shipped
+
+__all__ = [
+    "Card",
+    "Plan",
+    "Record",
+    "error_history",
+    "fit",
+    "load",
+    "load_model",
+    "save_model",
+    "shipped",
+]

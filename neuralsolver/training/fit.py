@@ -1,0 +1,342 @@
+"""The one training loop.
+
+Every random choice (the order of the samples, the number of corrections of a batch) is derived from
+(seed, position), never from a generator that carries state. So a run that was killed and resumed
+makes the same updates as one that was not, and a second process changes rounding only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neuralsolver.equations import Equation, Problem, generator
+from neuralsolver.errors import InvalidInput
+from neuralsolver.solvers.iterate import FixedSteps
+from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.training.checkpoint import load_state, save_state
+from neuralsolver.training.distributed import World
+from neuralsolver.training.objectives import OBJECTIVES, Batch, squared_norm
+
+VALIDATION_STEPS = 10
+MAX_BAD_UPDATES = 20
+"""Consecutive non-finite losses after which a run is given up."""
+
+
+class Examples(Protocol):
+    """Problems with their solutions, such as a `Dataset`."""
+
+    @property
+    def equation(self) -> Equation: ...
+
+    def __len__(self) -> int: ...
+
+    def tensors(self, index: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor]: ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train. Either `batches` or `budget_minutes` says when to stop.
+
+    With `replay`, the last iterate of every sample is remembered and the next visit goes on from
+    it, or with probability `restart` from the prediction again. A batch then mixes early and late
+    iterates of different samples, as many corrections deep as the corrector has become good for.
+    """
+
+    objective: str = "contraction"
+    batches: int | None = None
+    budget_minutes: float | None = None
+    batch_size: int = 16
+    unroll: int = 5
+    shortest_unroll: int = 5
+    replay: bool = False
+    restart: float = 0.125
+    learning_rate: float = 2e-3
+    weight_decay: float = 1e-4
+    warmup: int = 100
+    clip: float = 1.0
+    ema: float = 0.0
+    seed: int = 0
+    bfloat16: bool = False
+    compile: bool = False
+    checkpoint_seconds: float = 60.0
+    validate_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if (self.batches is None) == (self.budget_minutes is None):
+            got = f"batches {self.batches} and budget_minutes {self.budget_minutes}"
+            raise InvalidInput("plan", "either batches or budget_minutes", got)
+        if self.objective not in OBJECTIVES:
+            raise InvalidInput("objective", f"one of {', '.join(OBJECTIVES)}", self.objective)
+        if not 0 <= self.shortest_unroll <= self.unroll:
+            raise InvalidInput("shortest_unroll", f"0 to {self.unroll}", self.shortest_unroll)
+
+    def samples(self, batch: int, count: int) -> np.ndarray[Any, Any]:
+        """The indices of a batch: the samples are dealt out anew in every epoch."""
+        size = min(self.batch_size, count)
+        per_epoch = count // size
+        epoch, position = divmod(batch, per_epoch)
+        order = generator(self.seed, 0, epoch).permutation(count)
+        return order[position * size : (position + 1) * size]
+
+    def restarts(self, batch: int, size: int) -> np.ndarray[Any, Any]:
+        """Which samples of a batch start from the prediction again."""
+        return generator(self.seed, 2, batch).random(size) < self.restart
+
+    def corrections(self, batch: int) -> int:
+        """The number of corrections of a batch."""
+        chosen = generator(self.seed, 1, batch).integers(self.shortest_unroll, self.unroll + 1)
+        return int(chosen)
+
+    def rate(self, updates: int, progress: float) -> float:
+        """Linear warm-up, then a half cosine to zero."""
+        warm = min(1.0, (updates + 1) / max(1, self.warmup))
+        return self.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+
+@dataclass
+class Record:
+    """What a run has done so far."""
+
+    batches: int = 0
+    updates: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    losses: list[float] = field(default_factory=list)
+    validation: list[float] = field(default_factory=list)
+
+
+Progress = Callable[[float, Record], None]
+
+
+def fit(
+    solver: NeuralSolver,
+    examples: Examples,
+    plan: Plan,
+    folder: Path,
+    *,
+    validation: Examples | None = None,
+    progress: Progress | None = None,
+    device: str = "auto",
+) -> Record:
+    """Train `solver` in place, resuming from `folder` if it holds a state of the same plan."""
+    world = World.join(device)
+    run = _Run(solver.to(world.device), plan, folder, world)
+    run.resume()
+    while (done := run.progress()) < 1.0:
+        run.batch(examples, done)
+        run.report(validation, progress, done)
+    run.finish(validation)
+    if progress is not None and world.rank == 0:
+        progress(1.0, run.record)
+    world.leave()
+    return run.record
+
+
+class _Run:
+    """A training run: weights, optimiser, averages and position, and how they are kept."""
+
+    def __init__(self, solver: NeuralSolver, plan: Plan, folder: Path, world: World) -> None:
+        self.solver, self.plan, self.folder, self.world = solver, plan, folder, world
+        self.parameters = [p for p in solver.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(
+            self.parameters, lr=plan.learning_rate, weight_decay=plan.weight_decay
+        )
+        self.average = [p.detach().clone() for p in self.parameters] if plan.ema else []
+        self.record = Record()
+        self.bad = 0
+        self.memory: Tensor | None = None
+        self.clock = self.saved = self.validated = time.monotonic()
+        if plan.batch_size % world.size:
+            expected = f"a multiple of the {world.size} processes"
+            raise InvalidInput("batch_size", expected, plan.batch_size)
+        self.objective = OBJECTIVES[plan.objective]
+        if plan.compile:
+            for name in ("predictor", "corrector"):
+                network = getattr(solver, name)
+                if network is not None:
+                    network.compile()
+
+    @property
+    def state_file(self) -> Path:
+        return self.folder / "state.safetensors"
+
+    def progress(self) -> float:
+        """The part of the run that is done, the same in every process."""
+        if self.plan.batches is not None:
+            return self.record.batches / self.plan.batches
+        now = time.monotonic()
+        self.record.seconds += now - self.clock
+        self.clock = now
+        assert self.plan.budget_minutes is not None
+        return self.world.agree(self.record.seconds / (60 * self.plan.budget_minutes))
+
+    def batch(self, examples: Examples, progress: float) -> None:
+        """One batch: all its losses, each back-propagated as it comes."""
+        index = self.plan.samples(self.record.batches, len(examples))
+        share = index[self.world.rank :: self.world.size]
+        inputs, target = examples.tensors(share, dtype=torch.float64)
+        problem = Problem(examples.equation, inputs.to(self.world.device))
+        steps = self.plan.corrections(self.record.batches)
+        batch = Batch(problem, target.to(self.world.device), steps)
+        if self.plan.replay:
+            batch.start = self._recall(index, len(examples), target)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.plan.rate(self.record.updates, progress)
+        losses = []
+        with self._precision():
+            for loss in self.objective(self.solver, batch):
+                loss.backward()  # type: ignore[no-untyped-call]
+                losses.append(float(loss.detach()))
+            self._update()
+        if self.plan.replay and batch.end is not None and self.memory is not None:
+            self.memory[index] = self.world.gather(batch.end).cpu()
+        self.record.losses = losses
+        self.record.batches += 1
+
+    def _recall(self, index: np.ndarray[Any, Any], count: int, like: Tensor) -> Tensor:
+        """The remembered iterates of this process's share; NaN where a sample starts afresh."""
+        if self.memory is None:
+            self.memory = like.new_full((count, *like.shape[1:]), torch.nan)
+        recalled = self.memory[index]
+        recalled[self.plan.restarts(self.record.batches, len(index))] = torch.nan
+        return recalled[self.world.rank :: self.world.size].to(self.world.device)
+
+    def _precision(self) -> Any:
+        if self.plan.bfloat16:
+            return torch.autocast(self.world.device.type, dtype=torch.bfloat16)
+        return nullcontext()
+
+    def _update(self) -> None:
+        """One optimiser step, unless the gradient is not finite."""
+        self.world.average_gradients(self.parameters)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.plan.clip)
+        if bool(torch.isfinite(norm)):
+            self.optimizer.step()
+            self.record.updates += 1
+            self.bad = 0
+            for average, parameter in zip(self.average, self.parameters, strict=False):
+                average.lerp_(parameter.detach(), 1 - self.plan.ema)
+        else:
+            self.record.skipped += 1
+            self.bad += 1
+            if self.bad > MAX_BAD_UPDATES:
+                got = f"{self.bad} non-finite gradients in a row"
+                raise InvalidInput("training", "a finite loss (try a smaller learning_rate)", got)
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def report(self, validation: Examples | None, progress: Progress | None, done: float) -> None:
+        """Validate, log and checkpoint when it is time; show progress always."""
+        now = time.monotonic()
+        if now - self.validated >= self.plan.validate_seconds:
+            self.validated = now
+            self.validate(validation)
+        if now - self.saved >= self.plan.checkpoint_seconds:
+            self.saved = now
+            self.save()
+        if progress is not None and self.world.rank == 0:
+            progress(done, self.record)
+
+    def validate(self, validation: Examples | None) -> None:
+        """Relative error after 0, 1, … K corrections on held-out samples, to the log."""
+        if self.world.rank:
+            return
+        if validation is not None:
+            with self._averaged():
+                self.record.validation = error_history(
+                    self.solver, validation, max(self.plan.unroll, VALIDATION_STEPS)
+                )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / "log.jsonl", "a") as file:
+            file.write(json.dumps(asdict(self.record)) + "\n")
+
+    def finish(self, validation: Examples | None) -> None:
+        """The last state, and the averaged weights in the solver."""
+        self.validate(validation)
+        self.save()
+        for average, parameter in zip(self.average, self.parameters, strict=False):
+            parameter.data.copy_(average)
+
+    def _averaged(self) -> Any:
+        return _Swapped(self.parameters, self.average) if self.average else nullcontext()
+
+    def save(self) -> None:
+        """Everything that the next update depends on, in one file."""
+        if self.world.rank:
+            return
+        tensors = {}
+        for i, parameter in enumerate(self.parameters):
+            tensors[f"weight.{i}"] = parameter.data
+            for name, value in self.optimizer.state[parameter].items():
+                tensors[f"optimizer.{i}.{name}"] = value
+        for i, average in enumerate(self.average):
+            tensors[f"average.{i}"] = average
+        if self.memory is not None:
+            tensors["memory"] = self.memory
+        self.folder.mkdir(parents=True, exist_ok=True)
+        save_state(self.state_file, tensors, {"plan": asdict(self.plan), **asdict(self.record)})
+
+    def resume(self) -> None:
+        """Continue from the state in the folder, if there is one of this plan."""
+        if not self.state_file.exists():
+            return
+        tensors, counters = load_state(self.state_file)
+        if counters.pop("plan") != asdict(self.plan):
+            raise InvalidInput("run folder", "a state of the same plan", str(self.folder))
+        for i, parameter in enumerate(self.parameters):
+            parameter.data.copy_(tensors[f"weight.{i}"])
+            prefix = f"optimizer.{i}."
+            state = {k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)}
+            if state:
+                self.optimizer.state[parameter] = state
+        for i, average in enumerate(self.average):
+            average.copy_(tensors[f"average.{i}"])
+        self.memory = tensors.get("memory")
+        self.record = Record(**counters)
+
+
+class _Swapped:
+    """The parameters with other values, for as long as the context lasts."""
+
+    def __init__(self, parameters: list[torch.nn.Parameter], values: list[Tensor]) -> None:
+        self.pairs = list(zip(parameters, values, strict=True))
+
+    def _swap(self) -> None:
+        for parameter, value in self.pairs:
+            kept = parameter.data.clone()
+            parameter.data.copy_(value)
+            value.copy_(kept)
+
+    def __enter__(self) -> None:
+        self._swap()
+
+    def __exit__(self, *unused: object) -> None:
+        self._swap()
+
+
+def error_history(solver: NeuralSolver, examples: Examples, steps: int) -> list[float]:
+    """Mean relative L2 error of the prediction and after each correction."""
+    inputs, target = examples.tensors(slice(None), dtype=torch.float64)
+    device = next(solver.parameters()).device
+    problem, target = Problem(examples.equation, inputs.to(device)), target.to(device)
+    errors: list[float] = []
+    if solver.corrector is None:
+        steps = 0
+
+    def observe(seen: Any) -> None:
+        truth = target[seen.samples]
+        ratio = squared_norm(seen.u - truth) / squared_norm(truth)
+        errors.append(float(ratio.sqrt().mean()))
+
+    solver.solve(problem, observe=observe, stop=FixedSteps(steps))
+    return errors

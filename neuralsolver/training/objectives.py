@@ -1,0 +1,106 @@
+"""What is minimised. An objective yields its losses one after another.
+
+The input of each correction is detached, so a loss reaches the networks through one call only, and
+the trainer back-propagates it before it asks for the next: memory is that of one corrector call,
+whatever the number of steps K.
+
+    reconstruction    L = 1/(K+1) Σₖ mean (û⁽ᵏ⁾ − u)²                       the paper, Sec. 4
+    contraction       L = ‖e⁽⁰⁾‖²/‖u‖² + Σₖ ‖e⁽ᵏ⁺¹⁾‖²/‖e⁽ᵏ⁾‖²,  e⁽ᵏ⁾ = û⁽ᵏ⁾ − u,  fixed denominators
+    relative_h1       L = ‖û⁰ − u‖_H¹ / ‖u‖_H¹                             plain neural operators
+
+The paper's text averages K+1 predictions, its appendix K; we follow the text, in which the last
+correction is supervised too. Contraction asks every step to shrink the error it is given by as much
+as it can, however small that error already is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from neuralsolver.equations import Problem
+from neuralsolver.solvers.neural_solver import NeuralSolver
+
+
+@dataclass
+class Batch:
+    """Problems with their solutions, the number of corrections to make, and where they start.
+
+    `start` holds iterates of earlier batches (a NaN row: start from the prediction); the objective
+    leaves its last iterates in `end`.
+    """
+
+    problem: Problem
+    target: Tensor
+    steps: int
+    start: Tensor | None = None
+    end: Tensor | None = None
+
+
+Objective = Callable[[NeuralSolver, Batch], Iterator[Tensor]]
+
+
+def reconstruction(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
+    """Mean squared error of all K+1 predictions."""
+    u = solver.predict(batch.problem)
+    yield (u - batch.target).square().mean() / (batch.steps + 1)
+    for _ in range(batch.steps):
+        u = u.detach()
+        u = solver.step(batch.problem, u, batch.problem.residual(u))
+        yield (u - batch.target).square().mean() / (batch.steps + 1)
+
+
+def contraction(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
+    """Relative error of the prediction, then the factor by which each correction changes it."""
+    problem, target = batch.problem, batch.target
+    size = squared_norm(target)
+    prediction = solver.predict(problem)
+    yield (squared_norm(prediction - target) / size).mean()
+    u = prediction = prediction.detach()
+    if batch.start is not None:
+        u = _where(torch.isfinite(squared_norm(batch.start)), batch.start, prediction)
+    for _ in range(batch.steps):
+        before = squared_norm(u - target)
+        u = solver.step(problem, u, problem.residual(u))
+        after = squared_norm(u - target)
+        yield (after / before).mean()
+        # an untrained corrector leads astray: what is worse than nothing starts afresh
+        lost = ~(after.detach() < torch.maximum(size, squared_norm(prediction - target)))
+        # and an error at round-off has nothing to teach
+        lost |= after.detach() < 1e-24 * size
+        u = _where(lost, prediction, u.detach())
+    batch.end = u
+
+
+def relative_h1(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
+    """H¹ distance of the prediction over the H¹ norm of the truth; differences end at the walls."""
+    error = solver.predict(batch.problem) - batch.target
+    yield (h1_norm(error) / h1_norm(batch.target)).mean()
+
+
+OBJECTIVES: dict[str, Objective] = {
+    "reconstruction": reconstruction,
+    "contraction": contraction,
+    "relative_h1": relative_h1,
+}
+
+
+def squared_norm(u: Tensor) -> Tensor:
+    """Σ u² per sample."""
+    return u.flatten(1).square().sum(1)
+
+
+def h1_norm(u: Tensor) -> Tensor:
+    """(‖u‖² + ‖∇u‖²)^½ per sample, on the unit square."""
+    n = u.shape[-1]
+    first, second = torch.diff(u, dim=-1), torch.diff(u, dim=-2)
+    gradient = (squared_norm(first) + squared_norm(second)) * (n - 1) ** 2
+    return (squared_norm(u) + gradient).sqrt()
+
+
+def _where(condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    """Sample by sample one or the other."""
+    return torch.where(condition.view(-1, *[1] * (yes.dim() - 1)), yes, no)

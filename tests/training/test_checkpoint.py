@@ -1,0 +1,125 @@
+"""Models on disk: whole or refused, never unpickled."""
+
+from __future__ import annotations
+
+import ast
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+import neuralsolver
+from neuralsolver.equations import EQUATIONS, Helmholtz, Problem
+from neuralsolver.errors import FileDamaged, InvalidInput
+from neuralsolver.experiments.recipes import RECIPES, make_solver
+from neuralsolver.experiments.scales import SCALES
+from neuralsolver.solvers import FixedSteps
+from neuralsolver.training import Card, load, load_model, save_model
+from neuralsolver.training.checkpoint import load_state, save_state
+
+
+@pytest.fixture
+def folder(tmp_path):
+    solver = make_solver("paper", Helmholtz(wavenumber=2.0), SCALES["tiny"], seed=4)
+    save_model(tmp_path / "m", solver, Card(Helmholtz(wavenumber=2.0), 16, {"note": "hello"}))
+    return tmp_path / "m"
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("name", ["helmholtz", "darcy", "nonlinear-helmholtz"])
+def test_what_is_loaded_gives_the_same_answer(recipe, name, tmp_path):
+    equation = EQUATIONS[name]
+    solver = make_solver(recipe, equation, SCALES["tiny"], seed=4)
+    save_model(tmp_path, solver, Card(equation, 16, {"recipe": recipe}))
+    again, card = load_model(tmp_path)
+    problem = Problem.random(equation, 16, count=2)
+    stop = FixedSteps(0 if recipe == "fno" else 2)
+    assert torch.equal(
+        solver.solve(problem, stop=stop).tensor, again.solve(problem, stop=stop).tensor
+    )
+    assert card.equation == equation
+    assert card.record["recipe"] == recipe
+
+
+def test_load_takes_a_folder(folder):
+    solver = load(folder)
+    assert solver.equation == Helmholtz(wavenumber=2.0)
+    assert solver.resolution == 16
+    assert solver.record["note"] == "hello"
+
+
+def test_unknown_model_lists_what_there_is(tmp_path):
+    with pytest.raises(InvalidInput, match="model: expected one of"):
+        load("hemlholtz")
+
+
+@pytest.mark.parametrize("part", ["model.safetensors", "card.json"])
+def test_truncated_or_changed_files_are_refused(folder, part):
+    path = folder / part
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:100] + b"\x00" + whole[101:], b""):
+        path.write_bytes(damaged)
+        if damaged == whole:
+            continue
+        with pytest.raises(InvalidInput, match="expected"):
+            load_model(folder)
+    path.unlink()
+    with pytest.raises(InvalidInput, match="expected"):
+        load_model(folder)
+
+
+def test_a_card_of_another_time_is_refused(folder):
+    card = json.loads((folder / "card.json").read_text())
+    (folder / "card.json").write_text(json.dumps({**card, "format": 99}))
+    with pytest.raises(FileDamaged, match="format"):
+        load_model(folder)
+    card["solver"]["predictor"]["arguments"]["colour"] = "blue"
+    (folder / "card.json").write_text(json.dumps(card))
+    with pytest.raises(InvalidInput, match="colour"):
+        load_model(folder)
+
+
+def test_a_model_without_its_card_is_not_there(folder):
+    (folder / "card.json").unlink()
+    with pytest.raises(InvalidInput, match=r"card\.json"):
+        load_model(folder)
+
+
+def test_a_pickle_is_never_opened(folder, tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "exploded",))
+
+    (folder / "model.safetensors").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(FileDamaged):
+        load_model(folder)
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_nothing_in_the_package_unpickles():
+    """No torch.load, no pickle, no numpy file with objects in it."""
+    for path in Path(neuralsolver.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                names = [alias.name for alias in node.names]
+                assert "pickle" not in names, path
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                called = ast.unparse(node.func)
+                assert called not in ("torch.load", "pickle.load", "yaml.load"), path
+                if called == "np.load":
+                    given = {k.arg: ast.unparse(k.value) for k in node.keywords}
+                    assert given.get("allow_pickle") == "False", path
+
+
+def test_training_state_round_trip_and_damage(tmp_path):
+    path = tmp_path / "state.safetensors"
+    save_state(path, {"a": torch.arange(4.0)}, {"batches": 7})
+    tensors, counters = load_state(path)
+    assert torch.equal(tensors["a"], torch.arange(4.0))
+    assert counters == {"batches": 7}
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(FileDamaged, match="training state"):
+        load_state(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["state.safetensors"]
