@@ -8,7 +8,11 @@ class InvalidInput(ValueError):
 
     def __init__(self, field: str, expected: str, got: object) -> None:
         super().__init__(f"{field}: expected {expected}, got {got}")
-        self.field = field
+        self.field, self.expected, self.got = field, expected, got
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
+        # an exception is pickled by its arguments, which here are not its message
+        return type(self), (self.field, self.expected, str(self.got))
 
 
 class ReferenceFailure(RuntimeError):

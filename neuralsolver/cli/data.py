@@ -1,0 +1,186 @@
+"""ens generate | info | show | convert: datasets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from neuralsolver.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from neuralsolver.data import Dataset
+    from neuralsolver.equations import Equation
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A constant of the equation; repeatable."),
+]
+File = Annotated[
+    Path, typer.Argument(help="A dataset: .h5 of `ens generate`, or a known .mat/.h5.")
+]
+Override = Annotated[
+    str | None,
+    typer.Option("--equation", help="The equation a foreign file holds, if not the one guessed."),
+]
+
+
+def generate(
+    equation: Annotated[str, typer.Argument(help="Its name; `ens list` shows all.")],
+    *,
+    count: Annotated[int, typer.Option(help="Number of samples.")] = 1000,
+    resolution: Annotated[int, typer.Option(help="Grid points in each direction.")] = 128,
+    split: Annotated[str, typer.Option(help="train or test.")] = "train",
+    seed: Annotated[int, typer.Option(help="Any number from 0 on.")] = 0,
+    settings: Settings = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the datasets. [default: $ENS_DATA or ./data]"),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes; 1 for this one only. [default: all cores if worth it]"),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Use a running Dask cluster, e.g. tcp://host:8786."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Generate a dataset, or find the one that is already there.
+
+    A run that was interrupted goes on where it stopped when the same command is given again.
+    """
+    from neuralsolver.cli.progress import Progress
+    from neuralsolver.data import DatasetSpec, run_generation
+    from neuralsolver.equations import equation_named
+
+    chosen = equation_named(equation, parse_settings(settings))
+    spec = DatasetSpec(chosen, count, resolution, split, seed)
+    with Progress(f"{chosen.name} {resolution} x {resolution}") as progress:
+        made = run_generation(
+            spec, data, workers=workers, scheduler=scheduler, report=progress.update
+        )
+    size, rejected = made.path.stat().st_size, int(made.dataset.rejected.sum())
+    if as_json:
+        result = {
+            "path": str(made.path),
+            "fingerprint": spec.fingerprint,
+            "count": count,
+            "computed": made.computed,
+            "kept": made.kept,
+            "rejected": rejected,
+            "seconds": round(made.seconds, 3),
+            "bytes": size,
+        }
+        print(json.dumps(result))
+        return
+    how = f"computed {made.computed} in {made.seconds:.1f} s" if made.computed else "already there"
+    if made.kept:
+        how += f", kept {made.kept} of an interrupted run"
+    print(f"{made.path}: {count} samples, {size / 1e6:.1f} MB, {how}, {rejected} fields rejected")
+
+
+def info(
+    file: File, equation: Override = None, settings: Settings = None, as_json: AsJson = False
+) -> None:
+    """Say what a dataset contains."""
+    dataset = open_any(file, equation, settings)
+    described = {
+        **dataset.description,
+        "inputs": list(dataset.inputs.shape),
+        "solution": list(dataset.solution.shape),
+        "rejected": int(dataset.rejected.sum()),
+        "notes": list(dataset.notes),
+    }
+    described.pop("rejected_total", None)
+    if as_json:
+        print(json.dumps(described))
+        return
+    for name, value in described.items():
+        for item in value if name == "notes" else [value]:
+            print(f"{name.removesuffix('s') if name == 'notes' else name:18} {_text(item)}")
+
+
+def show(
+    file: File,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="The picture. [default: FILE with .png]"),
+    ] = None,
+    count: Annotated[int, typer.Option(help="Samples to draw.")] = 4,
+    equation: Override = None,
+    settings: Settings = None,
+) -> None:
+    """Draw inputs and solutions of a dataset as a PNG."""
+    from neuralsolver.report.fields import draw_dataset
+
+    dataset = open_any(file, equation, settings)
+    print(draw_dataset(dataset, output or file.with_suffix(".png"), count))
+    _print_notes(dataset)
+
+
+def convert(
+    file: File,
+    output: Annotated[Path, typer.Argument(help="The .npz to write.")],
+    equation: Override = None,
+    settings: Settings = None,
+) -> None:
+    """Write a dataset as a plain .npz file."""
+    from neuralsolver.data import export_npz
+
+    dataset = open_any(file, equation, settings)
+    print(export_npz(dataset, output))
+    _print_notes(dataset)
+
+
+def open_any(file: Path, equation: str | None, settings: list[str] | None) -> Dataset:
+    """The dataset in a file of any known layout, its equation replaced if one is named."""
+    from neuralsolver.data import read
+
+    return read(file, _named(equation, settings))
+
+
+def parse_settings(settings: list[str] | None) -> dict[str, str]:
+    """NAME=VALUE texts as a dictionary."""
+    values = {}
+    for setting in settings or []:
+        name, separator, value = setting.partition("=")
+        if not (separator and name.strip() and value.strip()):
+            raise InvalidInput("--set", "NAME=VALUE", repr(setting))
+        values[name.strip()] = value.strip()
+    return values
+
+
+def _named(equation: str | None, settings: list[str] | None) -> Equation | None:
+    from neuralsolver.equations import equation_named
+
+    if equation is None:
+        if settings:
+            raise InvalidInput("--set", "--equation beside it", "no equation")
+        return None
+    return equation_named(equation, parse_settings(settings))
+
+
+def constants_text(constants: dict[str, Any]) -> str:
+    """Constants as name=value, for a line of text."""
+    return ", ".join(
+        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in constants.items()
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return constants_text(value)
+    if isinstance(value, list):
+        return ", ".join(f"{item:g}" if isinstance(item, float) else str(item) for item in value)
+    return str(value)
+
+
+def _print_notes(dataset: Dataset) -> None:
+    for note in dataset.notes:
+        print(f"note: {note}")

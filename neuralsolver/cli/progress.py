@@ -1,0 +1,74 @@
+"""How far a long command is: a bar on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+PAUSE = 30.0
+"""Seconds between two plain lines."""
+
+
+class Progress:
+    """Shows a count with its rate and the time left; says nothing when there is nothing to do."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.terminal = sys.stderr.isatty()
+        self.bar: Any = None
+        self.begun = self.spoken = time.monotonic()
+        self.initial: int | None = None
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def update(self, done: int, total: int) -> None:
+        """Say that `done` of `total` are finished."""
+        if self.initial is None:
+            self.initial, self.begun = done, time.monotonic()
+        if self.terminal:
+            self._draw(done, total, f"{done}/{total}, {self._rate(done)}")
+        elif time.monotonic() - self.spoken > PAUSE:
+            self.spoken = time.monotonic()
+            print(f"{self.title}: {done}/{total}, {self._rate(done)}", file=sys.stderr, flush=True)
+
+    def fraction(self, done: float, text: str) -> None:
+        """Say that this part of the work, between 0 and 1, is finished, and how it stands."""
+        if self.terminal:
+            self._draw(done, 1.0, text)
+        elif time.monotonic() - self.spoken > PAUSE:
+            self.spoken = time.monotonic()
+            print(f"{self.title}: {done:.0%}, {text}", file=sys.stderr, flush=True)
+
+    def _rate(self, done: int) -> str:
+        seconds = max(time.monotonic() - self.begun, 1e-9)
+        rate = (done - (self.initial or 0)) / seconds
+        return f"{rate:.3g}/s"
+
+    def _draw(self, done: float, total: float, text: str) -> None:
+        from rich import progress
+        from rich.console import Console
+
+        if self.bar is None:
+            self.bar = progress.Progress(
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(),
+                progress.TextColumn("{task.fields[text]}"),
+                progress.TimeRemainingColumn(elapsed_when_finished=True),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self.bar.start()
+            self.bar.add_task(self.title, total=total, text="")
+        self.bar.update(self.bar.task_ids[0], completed=done, text=text)

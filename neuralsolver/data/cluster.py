@@ -1,0 +1,121 @@
+"""The same function for many numbers, on Dask workers: local processes or a cluster elsewhere.
+
+A worker that dies costs the task it was working on, which another one takes over. Local workers
+are forked from one process that has loaded the libraries, single-threaded, and listen on the
+loopback interface only.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from multiprocessing import forkserver
+from typing import Any, TypeVar
+
+from neuralsolver.errors import InvalidInput, ReferenceFailure
+
+CONNECT_SECONDS = 10
+
+THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+Value = TypeVar("Value")
+
+
+def available_cores() -> int:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def compute_on_workers(
+    function: Callable[[int], Value],
+    numbers: Sequence[int],
+    name: str,
+    workers: int | None,
+    scheduler: str | None,
+) -> Iterator[tuple[int, Value]]:
+    """(number, function(number)) for all numbers, as they are finished."""
+    if not numbers:
+        return
+    from distributed import KilledWorker, as_completed
+
+    with _client(workers, scheduler) as client:
+
+        def submit(number: int) -> Any:
+            return client.submit(_task, function, number, key=f"{name}-{number:06d}", pure=False)
+
+        waiting = iter(numbers)
+        # a few tasks per worker at a time: results must not pile up in their memory
+        ahead = 4 * max(1, sum(client.nthreads().values()))
+        first = [submit(number) for number in islice(waiting, ahead)]
+        futures = as_completed(first, loop=client.loop)
+        for future in futures:
+            try:
+                result = future.result()
+            except KilledWorker as error:
+                reason = " ".join(str(error).split())
+                raise ReferenceFailure(f"workers keep dying: {reason}") from None
+            future.release()
+            for following in islice(waiting, 1):
+                futures.add(submit(following))
+            yield result
+
+
+def _task(function: Callable[[int], Value], number: int) -> tuple[int, Value]:
+    return number, function(number)
+
+
+@contextmanager
+def _client(workers: int | None, scheduler: str | None) -> Iterator[Any]:
+    import dask
+    from distributed import Client, LocalCluster
+
+    if scheduler is not None:
+        try:
+            client = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError, TimeoutError) as error:
+            got = f"{scheduler} ({' '.join(str(error).split())})"
+            raise InvalidInput("scheduler", "the address of a running Dask cluster", got) from None
+        with client:
+            yield client
+        return
+    _start_fork_server()
+    settings = {
+        "distributed.worker.multiprocessing-method": "forkserver",
+        "distributed.worker.memory.spill": False,
+        "distributed.comm.timeouts.connect": "60s",
+    }
+    with (
+        dask.config.set(settings),
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def _start_fork_server() -> None:
+    """Load the libraries once, in the process from which all workers are forked."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["neuralsolver.data.generation", "distributed.nanny"])
+    before = {name: os.environ.get(name) for name in THREAD_COUNTS}
+    os.environ.update(dict.fromkeys(THREAD_COUNTS, "1"))
+    try:
+        forkserver.ensure_running()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,208 @@
+"""A dataset: what determines it, and what is read from it.
+
+A `DatasetSpec` names everything the content depends on, and its fingerprint is the hash of exactly
+that. Sample i is drawn with the random generator of (seed, split, i, attempt) and of nothing else,
+so it is the same whatever the number of samples, workers, blocks or interruptions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import numbers
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from neuralsolver.equations import Equation, Problem, equation_named
+from neuralsolver.equations.base import check_resolution
+from neuralsolver.errors import FileDamaged, InvalidInput
+
+GENERATOR_VERSION = 1
+"""Raised whenever the same description would give other numbers than before."""
+
+DTYPE = "<f8"
+SPLITS = ("train", "test")
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """The description of a dataset: everything that determines its content."""
+
+    equation: Equation
+    count: int
+    resolution: int
+    split: str = "train"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.equation, Equation):
+            raise InvalidInput("equation", "an Equation", repr(self.equation))
+        for name, least in (("count", 1), ("resolution", 1), ("seed", 0)):
+            object.__setattr__(self, name, _whole(name, getattr(self, name), least))
+        if self.split not in SPLITS:
+            raise InvalidInput("split", " or ".join(SPLITS), repr(self.split))
+        check_resolution(self.equation, self.resolution)
+        canonical(self.equation)
+
+    @property
+    def split_code(self) -> int:
+        """The part of the random key that keeps training and test samples apart."""
+        return SPLITS.index(self.split)
+
+    def describe(self) -> dict[str, Any]:
+        """The description as plain values, the same for equal descriptions."""
+        return {
+            "equation": self.equation.name,
+            "class": definition(self.equation),
+            "constants": canonical(self.equation),
+            "count": self.count,
+            "resolution": self.resolution,
+            "split": self.split,
+            "seed": self.seed,
+            "generator_version": GENERATOR_VERSION,
+            "dtype": DTYPE,
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """The hash of the description."""
+        text = json.dumps(self.describe(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """The file name without its ending."""
+        return f"{self.equation.name}-{self.split}-{self.resolution}-{self.fingerprint[:12]}"
+
+
+def canonical(equation: Equation) -> dict[str, Any]:
+    """The constants as JSON values in which 1 and 1.0 are the same."""
+    return {name: _plain(name, value) for name, value in sorted(equation.constants().items())}
+
+
+def definition(equation: Equation) -> str:
+    """The class of an equation; for a class of the user's also its text, which may change."""
+    kind = type(equation)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if kind.__module__.split(".")[0] == "neuralsolver":
+        return name
+    try:
+        text = inspect.getsource(kind)
+    except (OSError, TypeError):  # typed into a prompt
+        return name
+    return f"{name}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, (bool, str)) or value is None:
+        return value
+    if isinstance(value, numbers.Real) and np.isfinite(float(value)):
+        return float(value)
+    if isinstance(value, (tuple, list)):
+        return [_plain(name, item) for item in value]
+    raise InvalidInput(name, "a finite number, a text or a tuple of them", repr(value))
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
+        raise InvalidInput(name, f"a whole number, at least {least}", repr(value))
+    return number
+
+
+class Fields(Protocol):
+    """An array that may still be in a file: slices of it are numpy arrays."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of samples, then the shape of one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: Any, /) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Inputs (N, C, n, n) and their solutions, read only as far as they are indexed.
+
+    No file stays open between two reads, so a dataset can be pickled, forked and kept for ever.
+    `dataset[i]` and `dataset[a:b]` are (inputs, solution) pairs, which is all that a
+    `torch.utils.data.DataLoader` asks for.
+    """
+
+    inputs: Fields
+    solution: Fields
+    description: Mapping[str, Any]
+    rejected: npt.NDArray[np.int32]
+    notes: tuple[str, ...] = ()
+    given_equation: Equation | None = None
+
+    def __len__(self) -> int:
+        return self.inputs.shape[0]
+
+    def __getitem__(self, index: Any) -> tuple[Any, Any]:
+        return self.inputs[index], self.solution[index]
+
+    @property
+    def resolution(self) -> int:
+        """Grid points in each direction."""
+        return self.inputs.shape[-1]
+
+    @property
+    def frame_times(self) -> npt.NDArray[np.float64] | None:
+        """The times of the frames, for flows."""
+        times = self.description.get("frame_times")
+        return None if times is None else np.asarray(times, dtype=np.float64)
+
+    @cached_property
+    def equation(self) -> Equation:
+        """The equation that the samples solve."""
+        if self.given_equation is not None:
+            return self.given_equation
+        return equation_named(self.description["equation"], self.description["constants"])
+
+    @property
+    def spec(self) -> DatasetSpec:
+        """The description from which this dataset can be generated again."""
+        if "seed" not in self.description:
+            raise InvalidInput(
+                "dataset", "one made by `ens generate`", self.description["equation"]
+            )
+        values = {key: self.description[key] for key in ("count", "resolution", "split", "seed")}
+        return DatasetSpec(self.equation, **values)
+
+    def tensors(
+        self, index: Any = slice(None), dtype: torch.dtype = torch.float64
+    ) -> tuple[Tensor, Tensor]:
+        """Inputs and solutions of the samples at `index` as tensors."""
+        rows = np.atleast_1d(np.arange(len(self))[index])
+        inputs, solution = self.inputs[rows], self.solution[rows]
+        return torch.from_numpy(inputs).to(dtype), torch.from_numpy(solution).to(dtype)
+
+    def problem(self, index: Any = slice(None), dtype: torch.dtype = torch.float64) -> Problem:
+        """The samples at `index` as one Problem."""
+        rows = np.atleast_1d(np.arange(len(self))[index])
+        return Problem(self.equation, torch.from_numpy(self.inputs[rows]).to(dtype))
+
+
+def check_shapes(source: str, inputs: tuple[int, ...], solution: tuple[int, ...]) -> None:
+    """Raise FileDamaged unless the two shapes belong to one dataset."""
+    square = len(inputs) == 4 and inputs[2] == inputs[3]
+    if not square or len(solution) not in (4, 5) or solution[1] != 1:
+        expected = "inputs (N, C, n, n) and solutions (N, 1, n, n) or (N, 1, T, n, n)"
+        raise FileDamaged(source, expected, f"{inputs} and {solution}")
+    if inputs[0] != solution[0] or inputs[-2:] != solution[-2:]:
+        raise FileDamaged(source, "as many solutions as inputs", f"{inputs} and {solution}")

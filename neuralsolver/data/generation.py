@@ -1,0 +1,229 @@
+"""Generation: blocks of samples, computed anywhere, kept as they finish, assembled at the end.
+
+A dataset is cut into fixed blocks of consecutive samples. A block depends on the description only,
+so it may be computed by any worker, in any order, before or after a crash; the blocks on disk are
+all the state there is. Only the process that was asked writes files: workers of a cluster need no
+common disk.
+
+In-process or in parallel: the first missing block is computed here and timed. If the others would
+take more than `PATIENCE` seconds at that pace, Dask workers are started, one process per core with
+one thread each; below that, starting them costs more than they save.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from neuralsolver.data import store
+from neuralsolver.data.cluster import available_cores, compute_on_workers
+from neuralsolver.data.dataset import Dataset, DatasetSpec
+from neuralsolver.data.truth import Truth, truncate_spectrum, truth, working_resolution
+from neuralsolver.equations import Equation, generator
+from neuralsolver.equations.base import Array
+from neuralsolver.errors import InvalidInput, ReferenceFailure
+
+PATIENCE = 10.0
+"""Seconds of remaining work from which on workers are worth their start-up time."""
+
+ATTEMPT_LIMIT = 100
+"""Fields drawn for one sample before the regime is called unsolvable."""
+
+STATIC_BLOCK, FLOW_BLOCK = 16, 2
+
+Solver = Callable[[Equation, Array], Truth]
+Report = Callable[[int, int], None]
+"""Called with (samples finished, samples in all)."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What a call of `run_generation` found and did; sample counts."""
+
+    dataset: Dataset
+    path: Path
+    kept: int
+    computed: int
+    seconds: float
+
+
+def generate(
+    spec: DatasetSpec,
+    folder: str | Path | None = None,
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    report: Report | None = None,
+) -> Dataset:
+    """The dataset of this description: read when it exists, otherwise computed and stored.
+
+    `workers` 0 or 1 computes in this process, more start as many local processes, None decides;
+    `scheduler` is the address of a Dask cluster to use instead.
+    """
+    generation = run_generation(spec, folder, workers=workers, scheduler=scheduler, report=report)
+    return generation.dataset
+
+
+def run_generation(
+    spec: DatasetSpec,
+    folder: str | Path | None = None,
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    report: Report | None = None,
+) -> Generation:
+    """`generate`, with an account of what was done."""
+    started = time.perf_counter()
+    if workers is not None and (isinstance(workers, bool) or workers < 0):
+        raise InvalidInput("workers", "a whole number, at least 0", workers)
+    path = store.dataset_path(spec, folder)
+    partial = path.with_suffix(".partial")
+    kept = computed = 0
+    if not path.exists():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with _lock(partial):
+                if not path.exists():
+                    kept, computed = _fill(spec, path, workers, scheduler, report)
+        except OSError as error:
+            if store.is_disk_full(error):
+                raise store.disk_full(path.parent) from None
+            raise
+    dataset = store.open_dataset(path, spec.equation)
+    if dataset.description["fingerprint"] != spec.fingerprint:
+        raise InvalidInput(str(path), f"fingerprint {spec.fingerprint}", "another dataset")
+    # also what a run left that was killed after its last rename
+    shutil.rmtree(partial, ignore_errors=True)
+    return Generation(dataset, path, kept, computed, time.perf_counter() - started)
+
+
+def _fill(
+    spec: DatasetSpec,
+    path: Path,
+    workers: int | None,
+    scheduler: str | None,
+    report: Report | None,
+) -> tuple[int, int]:
+    """Compute the missing blocks and assemble; the numbers of samples kept and computed."""
+    partial, ranges = path.with_suffix(".partial"), block_ranges(spec)
+    present = {number for number in store.finished_blocks(partial) if number < len(ranges)}
+    missing = [number for number in range(len(ranges)) if number not in present]
+    kept = sum(len(ranges[number]) for number in present)
+    done = kept
+    if report:
+        report(done, spec.count)
+    for number, content in _compute(spec, missing, workers, scheduler):
+        store.save_block(partial, number, content)
+        done += len(ranges[number])
+        if report:
+            report(done, spec.count)
+    blocks = store.finished_blocks(partial)
+    store.check_space(partial, sum(block.stat().st_size for block in blocks.values()))
+    try:
+        ordered = [blocks[number] for number in range(len(ranges))]
+        store.assemble(spec, ordered, partial / "assembled.tmp", path)
+    except RuntimeError as error:  # the HDF5 library failing while it closes a file
+        raise OSError(str(error)) from None
+    return kept, done - kept
+
+
+def block_ranges(spec: DatasetSpec) -> list[range]:
+    """The sample indices of each block."""
+    flow = len(spec.equation.solution_shape(spec.resolution)) > 3
+    size = FLOW_BLOCK if flow else STATIC_BLOCK
+    return [range(i, min(i + size, spec.count)) for i in range(0, spec.count, size)]
+
+
+def compute_block(spec: DatasetSpec, solver: Solver, number: int) -> bytes:
+    """The samples of one block, compressed; a field without a solution is drawn again."""
+    equation, indices = spec.equation, block_ranges(spec)[number]
+    n, fine = spec.resolution, working_resolution(spec.equation, spec.resolution)
+    inputs = np.empty((len(indices), len(equation.input_names), n, n))
+    solution = np.empty((len(indices), *equation.solution_shape(n)))
+    rejected = np.zeros(len(indices), dtype=np.int32)
+    waiting = np.arange(len(indices))
+    for attempt in range(ATTEMPT_LIMIT):
+        keys = [(spec.split_code, indices[j], attempt) for j in waiting]
+        drawn = np.stack([equation.sample(generator(spec.seed, *key), fine) for key in keys])
+        equation.check_inputs(torch.from_numpy(drawn))
+        answer = solver(equation, drawn)
+        good = _checked(equation, answer, fine).solved
+        inputs[waiting[good]] = truncate_spectrum(answer.inputs[good], n)
+        solution[waiting[good]] = truncate_spectrum(answer.solution[good], n)
+        waiting = waiting[~good]
+        if not len(waiting):
+            return store.encode_block(spec, inputs, solution, rejected)
+        rejected[waiting] += 1
+    raise ReferenceFailure(
+        f"{equation.name}: none of {ATTEMPT_LIMIT} fields drawn for sample "
+        f"{indices[waiting[0]]} has a solution; constants {equation.constants()}"
+    )
+
+
+def _checked(equation: Equation, answer: Truth, resolution: int) -> Truth:
+    expected = (len(answer.inputs), *equation.solution_shape(resolution))
+    if answer.solution.shape != expected or answer.solved.shape != expected[:1]:
+        got = f"{answer.solution.shape} and {answer.solved.shape}"
+        raise InvalidInput(f"truth of {equation.name}", f"solutions {expected}", got)
+    if not np.isfinite(answer.solution[answer.solved]).all():
+        raise ReferenceFailure(f"{equation.name}: the solver returned values that are not finite")
+    return answer
+
+
+def _compute(
+    spec: DatasetSpec, missing: list[int], workers: int | None, scheduler: str | None
+) -> Iterator[tuple[int, bytes]]:
+    """The missing blocks with their numbers, in any order."""
+    # looked up here and sent along: a worker has not seen what the caller's script registered
+    block = partial(compute_block, spec, truth.dispatch(type(spec.equation)))
+    waiting = iter(missing)
+    if scheduler is None and workers is None:
+        started = time.perf_counter()
+        for number in islice(waiting, 1):
+            yield number, block(number)
+        ahead = (len(missing) - 1) * (time.perf_counter() - started)
+        workers = min(available_cores(), len(missing) - 1) if ahead > PATIENCE else 1
+    if scheduler is None and (workers is None or workers < 2):
+        for number in waiting:
+            yield number, block(number)
+        return
+    yield from compute_on_workers(block, list(waiting), spec.name, workers, scheduler)
+
+
+@contextmanager
+def _lock(partial: Path) -> Iterator[None]:
+    """The right to write into `partial`; it ends with the process, however that ends."""
+    while True:
+        partial.mkdir(exist_ok=True)
+        try:
+            descriptor = os.open(partial / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:  # its owner has just finished and removed the folder
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_current(descriptor, partial / "lock"):
+                yield
+                return
+        except BlockingIOError:
+            got = f"one writing to {partial}"
+            raise InvalidInput("dataset", "no other run that generates it", got) from None
+        finally:
+            os.close(descriptor)
+
+
+def _is_current(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,149 @@
+"""The true solution of a drawn input, by the reference solver that belongs to the equation.
+
+    Poisson, linear Helmholtz     sine transform, exact for the five-point stencil
+    nonlinear Helmholtz           Newton on the branch continued from zero; no branch, no sample
+    Darcy                         flux form with arithmetic face means
+    Navier-Stokes                 pseudo-spectral from t = 0; recorded from `start_time` on
+    any other static equation     damped Newton on its own residual
+
+The last one checks nothing: it solves the residual that it was given. Register a solver of your own
+where you have one:
+
+    @truth.register
+    def _(equation: MyEquation, drawn: Array) -> Truth: ...
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import singledispatch
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import fft
+from scipy.sparse.linalg import spsolve
+
+from neuralsolver import reference
+from neuralsolver.equations import Darcy, Equation, Helmholtz, NavierStokes, Poisson, Problem
+from neuralsolver.equations.base import Array
+from neuralsolver.equations.jacobian import sparse_jacobian
+from neuralsolver.errors import InvalidInput
+
+FLOW_RESOLUTION = 64
+"""A flow is never integrated on a coarser grid than this: its spectrum is cut afterwards, so that
+a trajectory on 32 × 32 points shows the same flow as one on 64 × 64."""
+
+NEWTON_STEPS = 50
+NEWTON_TOLERANCE = 1e-9
+"""Relative to the residual of the zero guess; iteration goes on below it, to round-off."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Inputs (B, C, n, n), solutions, and which of them (B,) the solver vouches for."""
+
+    inputs: Array
+    solution: Array
+    solved: npt.NDArray[np.bool_]
+
+
+@singledispatch
+def truth(equation: Equation, drawn: Array) -> Truth:
+    """The solutions for the drawn fields (B, C, n, n); by default damped Newton from zero."""
+    if equation.periodic or len(equation.solution_shape(drawn.shape[-1])) != 3:
+        expected = "an equation with a solver registered in neuralsolver.data.truth"
+        raise InvalidInput("equation", expected, equation.name)
+    # one sample at a time, so that no sample depends on its neighbours
+    answers = [_newton(Problem(equation, torch.from_numpy(field[None]))) for field in drawn]
+    solution = np.concatenate([u for u, _ in answers])
+    return Truth(drawn, solution, np.array([solved for _, solved in answers]))
+
+
+@truth.register
+def _poisson(equation: Poisson, drawn: Array) -> Truth:
+    solution = reference.solve_shifted_laplacian(equation.scale * drawn[:, 0], 0.0)
+    return _all_solved(drawn, solution)
+
+
+@truth.register
+def _helmholtz(equation: Helmholtz, drawn: Array) -> Truth:
+    if equation.linear:
+        solution = reference.solve_shifted_laplacian(drawn[:, 0], equation.wavenumber**2)
+        return _all_solved(drawn, solution)
+    result = reference.solve_semilinear_helmholtz(
+        drawn[:, 0], equation.wavenumber, equation.nonlinearity
+    )
+    return Truth(drawn, result.u[:, None], np.asarray(result.converged, dtype=bool))
+
+
+@truth.register
+def _darcy(equation: Darcy, drawn: Array) -> Truth:
+    # near the round-off of the residual, which grows with n² and the contrast
+    contrast = max(equation.low, equation.high) / min(equation.low, equation.high)
+    tolerance = float(np.clip(2.5e-17 * contrast * drawn.shape[-1] ** 2, 1e-12, 1e-10))
+    result = reference.solve_darcy(drawn[:, 0], equation.source, tolerance=tolerance)
+    return _all_solved(drawn, result.u)
+
+
+@truth.register
+def _navier_stokes(equation: NavierStokes, drawn: Array) -> Truth:
+    wave = {
+        "diagonal": reference.diagonal_forcing,
+        "kolmogorov": reference.kolmogorov_forcing,
+    }[equation.forcing]
+    forcing = wave(drawn.shape[-1], equation.forcing_amplitude, equation.forcing_wavenumber)
+    frames = reference.integrate(drawn[:, 0], forcing, equation.viscosity, equation.frame_times)
+    solution = frames[:, None]
+    return Truth(solution[:, :, 0], solution, np.ones(len(drawn), dtype=bool))
+
+
+def _all_solved(drawn: Array, solution: Array) -> Truth:
+    return Truth(drawn, solution[:, None], np.ones(len(drawn), dtype=bool))
+
+
+def _newton(problem: Problem) -> tuple[Array, bool]:
+    """u with F(u) = 0 to round-off from the zero guess, and whether it was reached."""
+    u = problem.zeros()
+    residual = problem.residual(u)
+    size = start = float(residual.norm())
+    for _ in range(NEWTON_STEPS):
+        if size == 0.0:
+            break
+        matrix = sparse_jacobian(problem, u)[0].tocsc()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a singular matrix shows as a step that is not finite
+            step = spsolve(matrix, residual[0, 0, 1:-1, 1:-1].reshape(-1).numpy())
+        direction = torch.zeros_like(u)
+        direction[0, 0, 1:-1, 1:-1] = torch.from_numpy(step).reshape(
+            residual[0, 0, 1:-1, 1:-1].shape
+        )
+        for halvings in range(8):
+            trial = u - 0.5**halvings * direction
+            trial_residual = problem.residual(trial)
+            trial_size = float(trial_residual.norm())
+            if trial_size < size:
+                break
+        else:
+            break
+        u, residual, size = trial, trial_residual, trial_size
+    return u.numpy(), size <= NEWTON_TOLERANCE * start
+
+
+def working_resolution(equation: Equation, resolution: int) -> int:
+    """The grid on which the truth is computed before it is brought to `resolution`."""
+    return max(resolution, FLOW_RESOLUTION) if isinstance(equation, NavierStokes) else resolution
+
+
+def truncate_spectrum(field: Array, resolution: int) -> Array:
+    """A periodic field (..., m, m) on n × n points, without the waves that do not fit there."""
+    m, n = field.shape[-1], resolution
+    if m == n:
+        return field
+    half = n // 2
+    spectrum = fft.rfft2(field)[..., :half]
+    kept = np.zeros((*field.shape[:-2], n, half + 1), dtype=np.complex128)
+    kept[..., :half, :half] = spectrum[..., :half, :]
+    kept[..., n - half + 1 :, :half] = spectrum[..., m - half + 1 :, :]
+    return np.asarray(fft.irfft2(kept, s=(n, n)) * (n / m) ** 2)

@@ -1,0 +1,1 @@
+"""Tables and figures: functions of what was computed elsewhere."""

@@ -1,0 +1,116 @@
+"""The stored solutions solve the stored equations."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from neuralsolver.data.truth import Truth, truncate_spectrum, truth
+from neuralsolver.equations import (
+    Darcy,
+    Equation,
+    Helmholtz,
+    NavierStokes,
+    Poisson,
+    Problem,
+    generator,
+)
+from neuralsolver.equations.base import zero_ring
+from neuralsolver.equations.stencils import laplacian
+from neuralsolver.errors import InvalidInput
+from neuralsolver.reference import cosine_field
+
+
+@dataclass(frozen=True)
+class AllenCahn(Equation):
+    """ε²Δu + u − u³ = f, which no reference solver knows."""
+
+    width: float = 0.4
+
+    def residual(self, u, inputs):
+        return self.width**2 * laplacian(u) + zero_ring(u - u**3 - inputs)
+
+    def sample(self, rng, resolution):
+        return 2.0 * cosine_field(rng, resolution)[None]
+
+
+def draw(equation, count=3, n=20):
+    return np.stack([equation.sample(generator(1, i), n) for i in range(count)])
+
+
+@pytest.mark.parametrize(
+    "equation",
+    [
+        Poisson(),
+        Helmholtz(wavenumber=3.0),
+        Helmholtz(wavenumber=2.0, nonlinearity=1.0),
+        Darcy(),
+        AllenCahn(),
+    ],
+    ids=lambda equation: equation.name,
+)
+def test_the_residual_of_the_truth_is_round_off(equation):
+    drawn = draw(equation)
+    answer = truth(equation, drawn)
+    assert answer.solved.all()
+    problem = Problem(equation, torch.from_numpy(answer.inputs))
+    residual = problem.residual(torch.from_numpy(answer.solution)).abs().max()
+    assert residual < 1e-10 * problem.residual(problem.zeros()).abs().max()
+    alone = truth(equation, drawn[1:2])
+    np.testing.assert_array_equal(alone.solution[0], answer.solution[1])
+
+
+def test_darcy_keeps_the_flux_discretisation_whatever_the_residual_stencil():
+    drawn = draw(Darcy())
+    wide = truth(Darcy(stencil="wide"), drawn)
+    np.testing.assert_array_equal(wide.solution, truth(Darcy(), drawn).solution)
+
+
+def test_fields_without_a_solution_are_flagged():
+    hard = Helmholtz(wavenumber=3.0, nonlinearity=4.0, source_amplitude=200.0)
+    answer = truth(hard, draw(hard, 12))
+    assert not answer.solved.all()
+
+
+def test_the_default_solver_flags_what_it_cannot_solve():
+    @dataclass(frozen=True)
+    class Impossible(AllenCahn):
+        def residual(self, u, inputs):
+            return zero_ring(u**2 + 1.0 + 0 * inputs)
+
+    assert not truth(Impossible(), draw(Impossible(), 1)).solved.any()
+
+
+def test_a_periodic_equation_needs_a_solver_of_its_own():
+    @dataclass(frozen=True)
+    class Transport(AllenCahn):
+        periodic = True
+
+    with pytest.raises(InvalidInput, match="registered"):
+        truth(Transport(), draw(Transport()))
+
+    @truth.register
+    def solve(equation: Transport, drawn: np.ndarray) -> Truth:
+        return Truth(drawn, drawn, np.ones(len(drawn), dtype=bool))
+
+    assert truth(Transport(), draw(Transport())).solved.all()
+
+
+def test_a_flow_starts_at_its_start_time():
+    flow = NavierStokes(start_time=0.5, frame_spacing=0.1, frames=2)
+    early = NavierStokes(start_time=0.0, frame_spacing=0.5, frames=2)
+    drawn = draw(flow, 2, 64)
+    late, whole = truth(flow, drawn), truth(early, drawn)
+    np.testing.assert_array_equal(late.inputs, late.solution[:, :, 0])
+    np.testing.assert_allclose(late.inputs, whole.solution[:, :, 1], atol=1e-6)
+
+
+def test_truncating_the_spectrum_keeps_what_fits_on_the_grid():
+    def wave(n):
+        r = np.arange(n) / n
+        return np.cos(2 * np.pi * (3 * r[:, None] - 2 * r)) + np.sin(2 * np.pi * 7 * r) + 0.5
+
+    high = np.cos(2 * np.pi * 9 * np.arange(64) / 64)[:, None]
+    np.testing.assert_allclose(truncate_spectrum(wave(64) + high, 16), wave(16), atol=1e-13)
+    assert truncate_spectrum(wave(64), 64).shape == (64, 64)
