@@ -38,6 +38,8 @@ class Equation(ABC):
 
     input_names: ClassVar[tuple[str, ...]] = ("source",)
     periodic: ClassVar[bool] = False
+    dependent: ClassVar[tuple[str, ...]] = ()
+    """Constants that follow from the others unless they are given; zero asks for that."""
     minimum_resolution: ClassVar[int] = 8
 
     @property
@@ -91,7 +93,7 @@ class Equation(ABC):
         if inputs.is_complex() or not inputs.is_floating_point():
             raise InvalidInput(names, "real floating-point values", inputs.dtype)
         if inputs.dim() != 4 or inputs.shape[1] != channels or inputs.shape[2] != inputs.shape[3]:
-            expected = f"shape (batch, {channels}, n, n) or one square field (n, n)"
+            expected = f"shape (batch, {channels}, n, n)"
             raise InvalidInput(names, expected, tuple(inputs.shape))
         check_resolution(self, inputs.shape[-1])
         if not bool(torch.isfinite(inputs).all()):
@@ -140,6 +142,11 @@ class Problem:
         as_numpy = not isinstance(inputs, Tensor)
         tensor = inputs if isinstance(inputs, Tensor) else _tensor_of(equation, inputs)
         dimensions = tensor.dim()
+        if dimensions < 2 or tensor.shape[-1] != tensor.shape[-2]:
+            names = " and ".join(equation.input_names)
+            raise InvalidInput(
+                names, "a square field (n, n) or a batch of them", tuple(tensor.shape)
+            )
         if dimensions == 2:
             tensor = tensor[None, None]
         elif dimensions == 3:

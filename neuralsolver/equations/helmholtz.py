@@ -10,6 +10,7 @@ meant here is the branch continued from f = 0.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -30,6 +31,8 @@ class Helmholtz(Equation):
 
     A `source_amplitude` of zero stands for the amplitude that suits the equation.
     """
+
+    dependent: ClassVar[tuple[str, ...]] = ("source_amplitude",)
 
     wavenumber: float = 1.0
     nonlinearity: float = 0.0

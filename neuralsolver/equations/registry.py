@@ -53,6 +53,8 @@ def equation_named(name: str, constants: Mapping[str, Any] | None = None) -> Equ
             known = ", ".join(types) or "none"
             raise InvalidInput(f"constant of {name}", f"one of {known}", key)
         values[key] = _convert(key, value, types[key])
+    for key in prototype.dependent:
+        values.setdefault(key, 0.0)
     return dataclasses.replace(prototype, **values)  # type: ignore[type-var]
 
 

@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from neuralsolver.experiments.recipes import make_plan, make_solver
 from neuralsolver.experiments.scales import Scale
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.training.checkpoint import CARD, Card, save_model
+from neuralsolver.training.distributed import World
 from neuralsolver.training.fit import Plan, Record, fit
 
 VALIDATION_SAMPLES = 32
@@ -30,90 +31,106 @@ VALIDATION_SEED = 1_000_003
 Report = Callable[[str, float, Record], None]
 
 
+@dataclass(frozen=True)
+class Training:
+    """One model to be trained: everything that determines it. `changes` replace plan fields."""
+
+    equation: Equation
+    recipe: str
+    scale: Scale
+    seed: int = 0
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> Plan:
+        """How it is trained."""
+        return make_plan(self.recipe, self.scale, seed=self.seed, **self.changes)
+
+    def folder(self, runs: Path) -> Path:
+        """Where its run lives, under a name that changes whenever the run would."""
+        described = {
+            "constants": canonical(self.equation),
+            "scale": asdict(self.scale),
+            "plan": asdict(self.plan),
+        }
+        text = json.dumps(described, sort_keys=True)
+        fingerprint = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return runs / self.equation.name / self.recipe / f"{self.scale.name}-{fingerprint}"
+
+
 def train(
-    equation: Equation,
-    recipe: str,
-    scale: Scale,
-    folder: Path,
-    *,
-    seed: int = 0,
-    changes: dict[str, Any] | None = None,
-    data: Path | None = None,
-    report: Report | None = None,
+    training: Training, runs: Path, *, data: Path | None = None, report: Report | None = None
 ) -> Path:
     """Train a model, or continue, or find it done; returns the model's folder.
 
     A scale with `warm_start_resolution` trains on that coarser grid first. The fields of both grids
     are the same functions, so the low modes are learnt where a step is cheap.
     """
+    folder = training.folder(runs)
     model = folder / "model"
     if (model / CARD).exists():
         return model
-    solver = make_solver(recipe, equation, scale, seed)
-    examples = generate(DatasetSpec(equation, scale.samples, scale.resolution, "train", 0), data)
-    plan = make_plan(recipe, scale, seed=seed, **(changes or {}))
-    stages: dict[str, Any] = {}
-    if scale.warm_start_resolution and recipe == "contractive":
-        spec = DatasetSpec(equation, scale.samples, scale.warm_start_resolution, "train", 0)
+    scale = training.scale
+    run = _Stages(training, World.join(), data, report)
+    solver = make_solver(training.recipe, training.equation, scale, training.seed)
+    plan = training.plan
+    if scale.warm_start_resolution and training.recipe == "contractive":
         first, plan = _split(plan, scale.warm_start_share)
-        stages["warm start"] = _stage(
-            "warm start",
-            solver=solver,
-            examples=generate(spec, data),
-            plan=first,
-            folder=folder / "warm",
-            report=report,
-            data=data,
-        )
-    stages["training"] = _stage(
-        "training",
-        solver=solver,
-        examples=examples,
-        plan=plan,
-        folder=folder,
-        report=report,
-        data=data,
-    )
-    record = {
-        "recipe": recipe,
-        "scale": scale.name,
-        "seed": seed,
-        "data": {"fingerprint": examples.spec.fingerprint, **examples.spec.describe()},
-        "stages": stages,
-        "machine": machine(),
-        "version": neuralsolver.__version__,
-    }
-    if int(os.environ.get("RANK", "0")) == 0:
-        save_model(model, solver, Card(equation, scale.resolution, record))
+        run.stage("warm start", solver, scale.warm_start_resolution, first, folder / "warm")
+    run.stage("training", solver, scale.resolution, plan, folder)
+    if run.world.rank == 0:
+        save_model(model, solver, Card(training.equation, scale.resolution, run.record()))
+    run.world.leave()
     return model
 
 
-def _stage(
-    name: str,
-    *,
-    solver: NeuralSolver,
-    examples: Dataset,
-    plan: Plan,
-    folder: Path,
-    report: Report | None,
-    data: Path | None,
-) -> dict[str, Any]:
-    resolution = examples.resolution
-    held_out = generate(
-        DatasetSpec(examples.equation, VALIDATION_SAMPLES, resolution, "test", VALIDATION_SEED),
-        data,
-    )
-    progress = None if report is None else (lambda done, record: report(name, done, record))
-    record = fit(solver, examples, plan, folder, validation=held_out, progress=progress)
-    return {
-        "plan": asdict(plan),
-        "resolution": resolution,
-        "batches": record.batches,
-        "updates": record.updates,
-        "skipped": record.skipped,
-        "minutes": round(record.seconds / 60, 2),
-        "validation": record.validation,
-    }
+class _Stages:
+    """The stages of a training run, and the record that goes on the card."""
+
+    def __init__(
+        self, training: Training, world: World, data: Path | None, report: Report | None
+    ) -> None:
+        self.training, self.world, self.data, self.report = training, world, data, report
+        self.done: dict[str, Any] = {}
+        self.fingerprint = ""
+
+    def stage(
+        self, name: str, solver: NeuralSolver, resolution: int, plan: Plan, folder: Path
+    ) -> None:
+        """Train on one grid."""
+        examples = self._examples(self.training.scale.samples, resolution, "train", 0)
+        held_out = self._examples(VALIDATION_SAMPLES, resolution, "test", VALIDATION_SEED)
+        report = self.report
+        progress = None if report is None else (lambda done, record: report(name, done, record))
+        record = fit(
+            solver, examples, plan, folder, validation=held_out, progress=progress, world=self.world
+        )
+        self.fingerprint = examples.spec.fingerprint
+        self.done[name] = {
+            "resolution": resolution,
+            "plan": asdict(plan),
+            "batches": record.batches,
+            "updates": record.updates,
+            "skipped": record.skipped,
+            "minutes": round(record.seconds / 60, 2),
+            "validation": record.validation,
+        }
+
+    def record(self) -> dict[str, Any]:
+        """How the model came about."""
+        return {
+            "recipe": self.training.recipe,
+            "scale": self.training.scale.name,
+            "seed": self.training.seed,
+            "data": {"samples": self.training.scale.samples, "fingerprint": self.fingerprint},
+            "stages": self.done,
+            "machine": machine(),
+            "version": neuralsolver.__version__,
+        }
+
+    def _examples(self, count: int, resolution: int, split: str, seed: int) -> Dataset:
+        spec = DatasetSpec(self.training.equation, count, resolution, split, seed)
+        return self.world.first(lambda: generate(spec, self.data))
 
 
 def _split(plan: Plan, share: float) -> tuple[Plan, Plan]:
@@ -127,21 +144,6 @@ def _split(plan: Plan, share: float) -> tuple[Plan, Plan]:
         replace(plan, budget_minutes=early_minutes),
         replace(plan, budget_minutes=plan.budget_minutes - early_minutes),
     )
-
-
-def run_folder(
-    runs: Path, equation: Equation, recipe: str, scale: Scale, *, seed: int, changes: dict[str, Any]
-) -> Path:
-    """The folder of a run, named by everything that determines it."""
-    described = {
-        "constants": canonical(equation),
-        "scale": {**asdict(scale)},
-        "plan": changes,
-        "seed": seed,
-    }
-    text = json.dumps(described, sort_keys=True)
-    fingerprint = hashlib.sha256(text.encode()).hexdigest()[:12]
-    return runs / equation.name / recipe / f"{scale.name}-{fingerprint}"
 
 
 def machine() -> str:

@@ -14,8 +14,10 @@ class Scale:
     """Sizes of the data and the networks, and the compute of one training run.
 
     `network` are the arguments of the FNO backbones, `predictor` what a contractive predictor
-    changes in them: it only has to find a start and may be smaller than the corrector. A warm start
-    is a share of the training spent on a coarser grid, where a step costs a fraction.
+    changes in them: it only has to find a start and may be smaller than the corrector. `operator`
+    is what plain operators change, `varying` what the paper's networks change for coefficients that
+    vary in space. A warm start is a share of the training spent on a coarser grid, where a step
+    costs a fraction.
     """
 
     name: str
@@ -24,6 +26,8 @@ class Scale:
     batch_size: int
     network: Mapping[str, Any]
     predictor: Mapping[str, Any] = field(default_factory=dict)
+    operator: Mapping[str, Any] = field(default_factory=dict)
+    varying: Mapping[str, Any] = field(default_factory=dict)
     budget_minutes: float | None = None
     batches: int | None = None
     warm_start_resolution: int | None = None
@@ -38,7 +42,10 @@ SCALES = {
             resolution=128,
             samples=1000,
             batch_size=32,
+            # "20 modes" of both signs together in the ENS networks, of each sign in the baselines
             network={"width": 64, "layers": 4, "max_wavenumber": [10, 10]},
+            operator={"max_wavenumber": [20, 19]},
+            varying={"kernel_size": 5, "cnn_layers": 5},
             batches=160_000,
         ),
         Scale(

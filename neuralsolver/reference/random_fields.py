@@ -1,13 +1,13 @@
 """Gaussian random fields on the unit square.
 
-Cosine field, zero-Neumann basis on (0, 1)²                                    (facts 2.1)
+Cosine field, zero-Neumann basis on (0, 1)²
 
     f(x, y) = Σ_{p,q} σ_pq ξ_pq φ_p(x) φ_q(y),    φ_0 = 1,  φ_p(x) = √2 cos(pπx)
     σ_pq    = τ^(α−1) (π²(p² + q²) + τ²)^(−α/2),  σ_00 = 0
 
 so f ~ N(0, τ^(2α−2) (−Δ + τ²)^(−α)) without its mean.
 
-Periodic field on the unit torus                                               (facts 2.2)
+Periodic field on the unit torus
 
     w(x, y) = Re Σ_k σ_k (ξ_k + iη_k) exp(2πi k·(x, y))
     σ_k     = √2 τ^(α−1) (4π²|k|² + τ²)^(−α/2),   σ_0 = 0

@@ -10,7 +10,7 @@ estimates the error of the pair, sets the step, and is added to the result.
 
 "paper", first order: explicit Euler for advection and forcing, Crank-Nicolson for diffusion,
 
-    w⁺ = [(1 + h/2 νΔ) w + h N(w)] / (1 − h/2 νΔ),     h = 10⁻⁴          (facts 2.2)
+    w⁺ = [(1 + h/2 νΔ) w + h N(w)] / (1 − h/2 νΔ),     h = 10⁻⁴
 """
 
 from __future__ import annotations

@@ -111,49 +111,86 @@ def iterate(
     observe: Observer | None = None,
 ) -> Solution:
     """Apply `step` to `u` until `stop` is content with every sample."""
-    start = time.perf_counter()
-    scale = residual_norm(problem.residual(problem.zeros())).clamp_min(torch.finfo(u.dtype).tiny)
-    running = torch.arange(problem.batch)
-    status: list[Status] = [Status.FINISHED] * problem.batch
-    answer, best = u.clone(), torch.full((problem.batch,), torch.inf, dtype=torch.float64)
-    steps = torch.zeros(problem.batch, dtype=torch.long)
-    history: list[Tensor] = []
+    begin = time.perf_counter()
+    ledger = _Ledger(problem, u)
     active, correction = problem, None
     while True:
         residual = active.residual(u)
-        norm = residual_norm(residual)
-        row = torch.full((problem.batch,), torch.nan, dtype=torch.float64)
-        row[running] = norm
-        history.append(row)
-        norms = torch.stack(history)[:, running]
-        diverged = (
-            ~(norm <= DIVERGENCE_FACTOR * norms[:-1].amin(0))
-            if len(history) > 1
-            else ~(norm < torch.inf)
-        )
-        verdicts = stop(norms, scale[running])
-        # a fixed number of steps returns its last iterate, everything else its best one
-        better = (norm < best[running]) | torch.tensor([v is Status.FINISHED for v in verdicts])
-        better &= ~diverged
-        answer[running[better]] = u[better]
-        best[running[better]] = norm[better]
-        steps[running] = len(history) - 1
         if observe is not None:
-            observe(Observation(len(history) - 1, running, u, residual, correction))
-        for i, sample in enumerate(running.tolist()):
-            verdict = Status.DIVERGED if diverged[i] else verdicts[i]
-            if verdict is not None:
-                status[sample] = verdict
-        go_on = torch.tensor([v is None for v in verdicts]) & ~diverged
+            observe(Observation(ledger.step, ledger.running, u, residual, correction))
+        go_on = ledger.enter(u, residual_norm(residual), stop)
         if not bool(go_on.any()):
             break
         if not bool(go_on.all()):
-            running, u, residual = running[go_on], u[go_on], residual[go_on]
-            active = problem.select(running)
+            u, residual = u[go_on], residual[go_on]
+            active = problem.select(ledger.running)
             if hasattr(step, "keep"):
                 step.keep(go_on)
-        previous = u
-        u = step(active, u, residual)
-        correction = u - previous
-    seconds = time.perf_counter() - start
-    return Solution(problem, answer, tuple(status), torch.stack(history), scale, steps, seconds)
+        try:
+            proposal = step(active, u, residual)
+        except (torch.OutOfMemoryError, MemoryError):
+            ledger.close(Status.OUT_OF_MEMORY)
+            break
+        u, correction = proposal, proposal - u
+    return ledger.solution(time.perf_counter() - begin)
+
+
+class _Ledger:
+    """What is known of every sample: whether it runs, its residuals, its best iterate."""
+
+    def __init__(self, problem: Problem, u: Tensor) -> None:
+        self.problem = problem
+        zero = residual_norm(problem.residual(problem.zeros()))
+        self.scale = zero.cpu().clamp_min(torch.finfo(torch.float64).tiny)
+        self.running = torch.arange(problem.batch)
+        self.status = [Status.FINISHED] * problem.batch
+        self.steps = torch.zeros(problem.batch, dtype=torch.long)
+        self.history: list[Tensor] = []
+        self.answer = u.clone()
+        self.best = torch.full((problem.batch,), torch.inf, dtype=torch.float64)
+
+    @property
+    def step(self) -> int:
+        """The number of steps made."""
+        return len(self.history)
+
+    def enter(self, u: Tensor, norm: Tensor, stop: StoppingRule) -> Tensor:
+        """Book the iterates of the running samples; which of these go on?"""
+        self.steps[self.running] = self.step
+        row = torch.full((self.problem.batch,), torch.nan, dtype=torch.float64)
+        row[self.running] = norm.cpu()
+        self.history.append(row)
+        norms = torch.stack(self.history)[:, self.running]
+        verdicts = stop(norms, self.scale[self.running])
+        before = norms[:-1].amin(0) if self.step > 1 else torch.full_like(norms[-1], torch.inf)
+        # written so that NaN counts as divergence
+        diverged = ~(norms[-1] <= DIVERGENCE_FACTOR * before) | ~(norms[-1] < torch.inf)
+        for i in torch.nonzero(diverged).flatten().tolist():
+            verdicts[i] = Status.DIVERGED
+        # a fixed number of steps returns its last iterate, everything else its best one
+        last = torch.tensor([verdict is Status.FINISHED for verdict in verdicts])
+        better = last | ((norms[-1] < self.best[self.running]) & ~diverged)
+        self.answer[self.running[better]] = u[better]
+        self.best[self.running[better]] = norms[-1][better]
+        for sample, verdict in zip(self.running.tolist(), verdicts, strict=True):
+            if verdict is not None:
+                self.status[sample] = verdict
+        go_on = torch.tensor([verdict is None for verdict in verdicts])
+        self.running = self.running[go_on]
+        return go_on
+
+    def close(self, status: Status) -> None:
+        """End every running sample."""
+        for sample in self.running.tolist():
+            self.status[sample] = status
+
+    def solution(self, seconds: float) -> Solution:
+        return Solution(
+            problem=self.problem,
+            tensor=self.answer,
+            status=tuple(self.status),
+            residual_norms=torch.stack(self.history),
+            residual_scale=self.scale,
+            steps=self.steps,
+            seconds=seconds,
+        )

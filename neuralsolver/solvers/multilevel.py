@@ -4,17 +4,14 @@ A corrector is bound to its grid: its local filters act on points, not on length
 the error splits. What the trained grid can carry is restricted to it and removed there by the
 corrector; the rest oscillates from point to point and is damped by smoothing on the finer grids,
 
-    e ← e − ω D⁻¹(r + Je),    D = diag J,    ω⁻¹ = 5/4 + 3/4 cos(π(j − ½)/s),  j = 1 … s,
+    e ← e − ω D⁻¹(r + Je),    D = diag J,
 
-s sweeps with Chebyshev weights for the upper three quarters [½, 2] of the spectrum of D⁻¹J of a
-five-point operator. J is the derivative of the residual at the current iterate, so that the cycle
-also serves nonlinear equations. Nested iteration supplies the start: solve on the trained grid,
-interpolate, a few cycles, and so on up to the grid wanted.
+with the weights ω of `smoothing`. J is the derivative of the residual at the current iterate, so
+that the cycle also serves nonlinear equations. Nested iteration supplies the start: solve on the
+trained grid, interpolate, a cycle, and so on up to the grid wanted.
 """
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
@@ -25,6 +22,7 @@ from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.grids import coarse_problem, coarsen, ladder, prolong, restrict
 from neuralsolver.solvers.iterate import FixedSteps, Observer, ResidualBelow, StoppingRule, iterate
 from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.solvers.smoothing import chebyshev_weights
 from neuralsolver.solvers.solution import Solution
 
 
@@ -36,9 +34,7 @@ class VCycle:
     ) -> None:
         self.solver, self.trained = solver, trained
         self.coarse_steps = coarse_steps
-        self.weights = [
-            1 / (1.25 + 0.75 * math.cos(math.pi * (j + 0.5) / sweeps)) for j in range(sweeps)
-        ]
+        self.weights = chebyshev_weights(sweeps)
         self.problems: list[Problem] = []
         self.diagonals: list[Tensor] = []
 
@@ -53,16 +49,19 @@ class VCycle:
         self.problems = [problem] + [coarse_problem(problem, size) for size in sizes[1:]]
         self.diagonals = [
             jacobian_diagonal(level, coarsen(u, size) if size != problem.resolution else u)
-            for level, size in zip(self.problems[:-1], sizes, strict=False)
+            for level, size in zip(self.problems, sizes, strict=True)
         ]
 
     def _cycle(self, level: int, u: Tensor, residual: Tensor) -> Tensor:
         """An approximation of −J⁻¹ residual on a level."""
         problem = self.problems[level]
         jacobian = linearisation(problem, u)
-        if level == len(self.problems) - 1:
+        coarsest = level == len(self.problems) - 1
+        if coarsest and not self.solver.smoothing:
             return self._correct(problem, u, residual, jacobian)
         e, r = self._smooth(level, torch.zeros_like(u), residual, jacobian)
+        if coarsest:
+            return e + self._correct(problem, u, r, jacobian)
         below = self.problems[level + 1]
         size = below.resolution
         coarse = self._cycle(level + 1, below.impose(coarsen(u, size)), restrict(r, size))
@@ -89,7 +88,7 @@ class VCycle:
         for index in range(self.coarse_steps):
             if index:
                 r = residual + jacobian(e)
-            e = e + (self.solver.step(problem, u, r) - u)
+            e = e + problem.impose(self.solver.correction(problem, u, r))
         return e
 
 

@@ -12,6 +12,10 @@ iteration is then exactly equivariant under a change of scale. A predictor that 
 given the error signal of the zero field, so that a constant which the inputs do not show (the
 factor a of Poisson, the forcing of Darcy) still reaches it.
 
+A small error that oscillates from point to point has a large residual, under which that of a large
+smooth error is hidden. `smoothing` puts that many classical sweeps before each correction: they
+remove what oscillates, and the corrector reads the rest. The paper's solvers have none.
+
 The iterate lives in the precision of the problem, the networks in their own. A float64 problem with
 float32 networks is iterative refinement: each correction needs few digits, their sum has them all.
 """
@@ -24,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from neuralsolver.equations import Problem
+from neuralsolver.equations.jacobian import jacobian_diagonal
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.error_signals import ERROR_SIGNALS
 from neuralsolver.solvers.iterate import (
@@ -33,6 +38,7 @@ from neuralsolver.solvers.iterate import (
     StoppingRule,
     iterate,
 )
+from neuralsolver.solvers.smoothing import chebyshev_weights, smooth
 from neuralsolver.solvers.solution import Solution
 
 READABLE = ("inputs", "solution", "error")
@@ -50,6 +56,7 @@ class NeuralSolver(nn.Module):
         error: str = "residual",
         predictor_reads: Sequence[str] = ("inputs",),
         corrector_reads: Sequence[str] = ("inputs", "solution", "error"),
+        smoothing: int = 0,
         stop: StoppingRule | None = None,
     ) -> None:
         super().__init__()
@@ -64,6 +71,8 @@ class NeuralSolver(nn.Module):
         self.error = error
         self.predictor_reads = tuple(predictor_reads)
         self.corrector_reads = tuple(corrector_reads)
+        self.smoothing = smoothing
+        self._diagonal: tuple[Problem, Tensor] | None = None
         self.stop: StoppingRule = stop or (
             FixedSteps(0) if corrector is None else ResidualPlateau()
         )
@@ -83,10 +92,22 @@ class NeuralSolver(nn.Module):
 
     def step(self, problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
         """û⁽ᵏ⁺¹⁾ from û⁽ᵏ⁾ and its residual, with the known values imposed."""
+        if self.smoothing:
+            u, residual = self._smooth(problem, u, residual)
+        return problem.impose(u + self.correction(problem, u, residual))
+
+    def correction(self, problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
+        """β ρ C(û, e; f, g), what the corrector alone answers to a residual."""
         if self.corrector is None:
             raise InvalidInput("corrector", "a network: this solver can only predict", None)
-        correction = self._scaled(self.corrector, self.corrector_reads, problem, u, residual)
-        return problem.impose(u + correction)
+        return self._scaled(self.corrector, self.corrector_reads, problem, u, residual)
+
+    @torch.no_grad()
+    def _smooth(self, problem: Problem, u: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        if self._diagonal is None or self._diagonal[0] is not problem:
+            self._diagonal = (problem, jacobian_diagonal(problem, u))
+        weights = chebyshev_weights(self.smoothing)
+        return smooth(problem, u, residual, self._diagonal[1], weights)
 
     @torch.no_grad()
     def solve(

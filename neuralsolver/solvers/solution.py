@@ -59,7 +59,7 @@ class Solution:
     @property
     def relative_residual(self) -> Tensor:
         """RMS residual of the returned field over that of the zero field, per sample."""
-        return residual_norm(self.problem.residual(self.tensor)) / self.residual_scale
+        return residual_norm(self.problem.residual(self.tensor)).cpu() / self.residual_scale
 
     def summary(self) -> str:
         """One line per way of ending, with the residual and the steps it took."""

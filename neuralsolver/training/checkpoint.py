@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from torch import Tensor, nn
 from neuralsolver import models
 from neuralsolver.equations import Equation, equation_named
 from neuralsolver.errors import FileDamaged, InvalidInput
+from neuralsolver.files import write_whole
 from neuralsolver.solvers.neural_solver import NeuralSolver
 
 FORMAT = 1
@@ -44,12 +44,12 @@ class Card:
 
 
 def save_model(folder: Path, solver: NeuralSolver, card: Card) -> None:
-    """Write a model folder; a reader sees the old model or the new one, never a mixture."""
+    """Write a model folder; a reader sees the old model, the new one or none, never a mixture."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CARD).unlink(missing_ok=True)
     weights = {name: tensor.detach().contiguous() for name, tensor in solver.state_dict().items()}
     data = safetensors.torch.save(weights)
-    replace_file(folder / WEIGHTS, data)
+    write_whole(folder / WEIGHTS, data)
     description = {
         "format": FORMAT,
         "equation": {"name": card.equation.name, "constants": card.equation.constants()},
@@ -59,13 +59,14 @@ def save_model(folder: Path, solver: NeuralSolver, card: Card) -> None:
             "error": solver.error,
             "predictor_reads": list(solver.predictor_reads),
             "corrector_reads": list(solver.corrector_reads),
+            "smoothing": solver.smoothing,
             "predictor": _describe(solver.predictor),
             "corrector": _describe(solver.corrector),
         },
         "sha256": hashlib.sha256(data).hexdigest(),
         **card.record,
     }
-    replace_file(folder / CARD, (json.dumps(description, indent=1) + "\n").encode())
+    write_whole(folder / CARD, (json.dumps(description, indent=1) + "\n").encode())
 
 
 def load_model(folder: Path) -> tuple[NeuralSolver, Card]:
@@ -121,7 +122,7 @@ def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str,
     tensors = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     data = safetensors.torch.save(tensors, metadata)
     # the checksum is in the file itself: a state has no card beside it
-    replace_file(path, hashlib.sha256(data).digest() + data)
+    write_whole(path, hashlib.sha256(data).digest() + data)
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -133,19 +134,6 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
     return safetensors.torch.load(data), json.loads(header["__metadata__"]["counters"])
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write `data` under `path` so that it is there whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _describe(network: nn.Module | None) -> dict[str, Any] | None:

@@ -8,13 +8,16 @@ shares this is the gradient of the global batch, so the number of processes chan
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+Result = TypeVar("Result")
 
 TIMEOUT = timedelta(minutes=5)
 """A process that died must not leave the others waiting for ever."""
@@ -70,8 +73,22 @@ class World:
         dist.broadcast(tensor, 0)
         return float(tensor)
 
+    def first(self, work: Callable[[], Result]) -> Result:
+        """The result of `work`, which the first process does before the others repeat it."""
+        if self.rank == 0:
+            result = work()
+            self.wait()
+            return result
+        self.wait()
+        return work()
+
+    def wait(self) -> None:
+        """Until every process has come here."""
+        if self.size > 1:
+            dist.barrier()
+
     def leave(self) -> None:
         """Wait for the others and close the connection."""
         if self.size > 1:
-            dist.barrier()
+            self.wait()
             dist.destroy_process_group()

@@ -127,10 +127,17 @@ def fit(
     *,
     validation: Examples | None = None,
     progress: Progress | None = None,
-    device: str = "auto",
+    world: World | None = None,
 ) -> Record:
-    """Train `solver` in place, resuming from `folder` if it holds a state of the same plan."""
-    world = World.join(device)
+    """Train `solver` in place, resuming from `folder` if it holds a state of the same plan.
+
+    Without a `world`, this call joins the one that torchrun set up and leaves it at the end.
+    """
+    joined = world is None
+    world = world or World.join()
+    if min(plan.batch_size, len(examples)) % world.size:
+        expected = f"a multiple of the {world.size} processes"
+        raise InvalidInput("batch_size", expected, min(plan.batch_size, len(examples)))
     run = _Run(solver.to(world.device), plan, folder, world)
     run.resume()
     while (done := run.progress()) < 1.0:
@@ -139,7 +146,8 @@ def fit(
     run.finish(validation)
     if progress is not None and world.rank == 0:
         progress(1.0, run.record)
-    world.leave()
+    if joined:
+        world.leave()
     return run.record
 
 
@@ -157,9 +165,6 @@ class _Run:
         self.bad = 0
         self.memory: Tensor | None = None
         self.clock = self.saved = self.validated = time.monotonic()
-        if plan.batch_size % world.size:
-            expected = f"a multiple of the {world.size} processes"
-            raise InvalidInput("batch_size", expected, plan.batch_size)
         self.objective = OBJECTIVES[plan.objective]
         if plan.compile:
             for name in ("predictor", "corrector"):
@@ -173,11 +178,11 @@ class _Run:
 
     def progress(self) -> float:
         """The part of the run that is done, the same in every process."""
-        if self.plan.batches is not None:
-            return self.record.batches / self.plan.batches
         now = time.monotonic()
         self.record.seconds += now - self.clock
         self.clock = now
+        if self.plan.batches is not None:
+            return self.record.batches / self.plan.batches
         assert self.plan.budget_minutes is not None
         return self.world.agree(self.record.seconds / (60 * self.plan.budget_minutes))
 

@@ -74,7 +74,7 @@ def test_the_transform_is_its_own_inverse_and_orthonormal() -> None:
         assert np.linalg.norm(y) == pytest.approx(np.linalg.norm(x), rel=1e-13)
 
 
-def test_conditioning_numbers_of_the_facts() -> None:
+def test_known_conditioning_numbers() -> None:
     expected = {0.0: 19.74, 1.0: 18.74, 3.0: 10.74, 4.0: 3.74, 4.4: 0.378, 5.0: 5.26}
     for wavenumber, value in expected.items():
         found = smallest_singular_value(128, wavenumber**2)

@@ -101,7 +101,7 @@ def test_cosine_coefficients_have_the_stated_covariance() -> None:
     assert np.abs(correlation).max() < 4.5 / np.sqrt(count)
 
 
-def test_mean_squares_are_those_of_the_facts() -> None:
+def test_mean_squares_are_those_of_the_series() -> None:
     generator = rng(0)
     static = np.mean([np.mean(cosine_field(generator, 64) ** 2) for _ in range(300)])
     assert static == pytest.approx(cosine_variance(), rel=0.12)

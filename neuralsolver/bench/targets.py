@@ -1,0 +1,167 @@
+"""What the shipped models reach on samples nobody has trained on, against what we aimed at.
+
+Errors are relative L2 errors of u against the reference solver, mean over the samples; "steps" is
+the first step at which the mean is at the target, or the number of steps made.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neuralsolver.data.truth import truth
+from neuralsolver.equations import Darcy, Equation, Helmholtz, Poisson, Problem
+from neuralsolver.solvers import Observation
+from neuralsolver.training import load
+from neuralsolver.training.objectives import squared_norm
+
+SAMPLES = 100
+SEED = 20_261
+KEY = 7
+"""Instances here are keyed (seed, 7, index); training and test datasets use other keys."""
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A model, what it is asked to solve and how, and the error aimed at.
+
+    With `steps` the plain iteration, with `tolerance` the accelerated solver.
+    """
+
+    group: str
+    model: str
+    label: str
+    equation: Equation
+    target: float
+    steps: int | None = None
+    tolerance: float | None = None
+    dtype: torch.dtype = torch.float64
+    resolution: int | None = None
+
+
+TRAINED: dict[str, tuple[str, Equation]] = {
+    "poisson": ("a = 2", Poisson()),
+    "helmholtz": ("kappa = 1", Helmholtz()),
+    "darcy": ("f = 100", Darcy()),
+}
+SHIFTS: list[tuple[str, str, Equation]] = [
+    ("helmholtz", "kappa 1 -> 3", Helmholtz(wavenumber=3.0)),
+    ("poisson", "a 2 -> 1", Poisson(scale=1.0)),
+    ("darcy", "f 100 -> 200", Darcy(source=200.0)),
+    ("helmholtz", "Helmholtz -> Poisson", Poisson()),
+]
+NONLINEAR = [
+    ("kappa 2, lambda 1", Helmholtz(wavenumber=2.0, nonlinearity=1.0), 100, 1e-5),
+    ("kappa 3, lambda 4", Helmholtz(wavenumber=3.0, nonlinearity=4.0), 150, 1e-3),
+]
+
+REGIMES: list[Regime] = [
+    *(
+        Regime("float32", model, label, equation, 1e-6, steps=40, dtype=torch.float32)
+        for model, (label, equation) in TRAINED.items()
+    ),
+    *(
+        Regime("refined", model, label, equation, 1e-10, steps=100)
+        for model, (label, equation) in TRAINED.items()
+    ),
+    *(
+        Regime("shift", model, label, equation, 1e-6, steps=150)
+        for model, label, equation in SHIFTS
+    ),
+    *(
+        Regime("nonlinear", "nonlinear-helmholtz", label, equation, target, steps=steps)
+        for label, equation, steps, target in NONLINEAR
+    ),
+    *(
+        Regime("resolution", model, label, equation, 1e-8, tolerance=1e-9, resolution=resolution)
+        for model, (label, equation) in TRAINED.items()
+        for resolution in (128, 256, 512)
+    ),
+    *(
+        # where the operator is nearly singular, an error of 1e-8 asks for a smaller residual
+        Regime("accelerated", "helmholtz", f"kappa {k:g}", Helmholtz(k), 1e-8, tolerance=1e-11)
+        for k in (4.2, 4.4, 4.5, 6.0, 10.0)
+    ),
+]
+
+
+def measure(samples: int = SAMPLES, seed: int = SEED) -> list[dict[str, Any]]:
+    """One row per regime, as plain values."""
+    torch.set_num_threads(1)
+    return [measure_regime(regime, samples, seed) for regime in REGIMES]
+
+
+def measure_regime(regime: Regime, samples: int, seed: int) -> dict[str, Any]:
+    """Error, steps and seconds of one regime."""
+    solver = load(regime.model)
+    resolution = regime.resolution or solver.resolution
+    if regime.resolution:  # a fine grid gets fewer samples
+        samples = max(1, min(samples, 1024 // resolution))
+    problem, exact = _instances(regime.equation, resolution, samples, seed)
+    errors: list[Tensor] = []
+
+    def observe(seen: Observation) -> None:
+        row = errors[-1].clone() if errors else torch.empty(len(exact), dtype=torch.float64)
+        row[seen.samples] = _error(seen.u.double(), exact[seen.samples])
+        errors.append(row)
+
+    begin = time.perf_counter()
+    solution = solver.solve(
+        problem.in_precision(regime.dtype),
+        steps=regime.steps,
+        tolerance=regime.tolerance,
+        observe=observe,
+    )
+    seconds = (time.perf_counter() - begin) / len(exact)
+    final = _error(solution.tensor.double(), exact)
+    below = [step for step, row in enumerate(errors) if float(row.mean()) <= regime.target]
+    described = asdict(regime) | {"dtype": str(regime.dtype).removeprefix("torch.")}
+    described.pop("equation")
+    return {
+        **described,
+        "resolution": resolution,
+        "samples": len(exact),
+        "seed": seed,
+        "first_step": below[0] if below else None,
+        "steps_made": int(solution.steps.max()),
+        "error": float(final.mean()),
+        "worst": float(final.max()),
+        "seconds": seconds,
+        "reached": float(final.mean()) <= regime.target,
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as aligned text."""
+    lines = [
+        f"{'':12} {'model':20} {'regime':21} {'grid':>4} {'samples':>7} {'to target':>9} "
+        f"{'made':>4} {'error':>8} {'worst':>8} {'target':>7} {'s/sample':>9}"
+    ]
+    for row in rows:
+        first = "-" if row["first_step"] is None else row["first_step"]
+        lines.append(
+            f"{row['group']:12} {row['model']:20} {row['label']:21} {row['resolution']:4d} "
+            f"{row['samples']:7d} {first:>9} {row['steps_made']:4d} {row['error']:8.1e} "
+            f"{row['worst']:8.1e} {row['target']:7.0e} {row['seconds']:9.4f}"
+            f"{'' if row['reached'] else '  MISSED'}"
+        )
+    return "\n".join(lines)
+
+
+def _instances(
+    equation: Equation, resolution: int, count: int, seed: int
+) -> tuple[Problem, Tensor]:
+    """Instances that have a solution; a nonlinear field without one is left out."""
+    problem = Problem.random(equation, resolution, count, seed, key=KEY)
+    found = truth(equation, problem.inputs.numpy())
+    solved = torch.from_numpy(np.flatnonzero(found.solved))
+    return problem.select(solved), torch.from_numpy(found.solution)[solved]
+
+
+def _error(u: Tensor, exact: Tensor) -> Tensor:
+    return (squared_norm(u - exact) / squared_norm(exact)).sqrt()
