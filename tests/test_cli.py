@@ -2,10 +2,9 @@
 
 import json
 import os
-import statistics
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -38,15 +37,14 @@ def failure(arguments, capsys):
 
 
 def test_help_appears_at_once():
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        done = subprocess.run(
-            [*ENS, "--help"], check=True, capture_output=True, text=True, env=ENVIRONMENT
-        )
-        times.append(time.perf_counter() - start)
-        assert "generate" in done.stdout
-    assert statistics.median(times) < 1.0
+    """In seconds of this command's own computing, which a busy machine does not stretch much."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [*ENS, "--help"], check=True, capture_output=True, text=True, env=ENVIRONMENT
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert "generate" in done.stdout
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
 
 
 def test_help_loads_no_numerical_library():

@@ -37,6 +37,16 @@ def targets(
     _bench("targets", as_json, samples=samples, seed=seed)
 
 
+@app.command("recipes")
+def recipes(
+    samples: Annotated[int, typer.Option(help="Fresh instances per regime.")] = 100,
+    seed: Annotated[int, typer.Option(help="Another seed, other instances.")] = 20_262,
+    as_json: AsJson = False,
+) -> None:
+    """FNO, the paper's ENS and the contractive ENS on the same fresh instances."""
+    _bench("recipes", as_json, samples=samples, seed=seed)
+
+
 @app.command("seeds")
 def seeds(
     minutes: Annotated[float, typer.Option(help="Training time of each run.")] = 2.0,

@@ -32,6 +32,7 @@ def train(
     data: Annotated[Path | None, typer.Option(help="Folder of the datasets.")] = None,
     threads: Annotated[int, typer.Option(help="Threads per process; 0 leaves it to torch.")] = 1,
     tensorboard: Annotated[bool, typer.Option(help="Also log for TensorBoard.")] = False,
+    ship: Annotated[bool, typer.Option(help="Put the model among those of the package.")] = False,
 ) -> None:
     """Train a model; the same command continues an interrupted run and finds a finished one.
 
@@ -43,6 +44,7 @@ def train(
     from neuralsolver.experiments.run import Training
     from neuralsolver.experiments.run import train as train_model
     from neuralsolver.experiments.scales import scale_named
+    from neuralsolver.training.library import shipped_copy
 
     if threads:
         torch.set_num_threads(threads)
@@ -59,7 +61,7 @@ def train(
     with _Display(f"{chosen.name} {recipe}", board) as display:
         model = train_model(training, runs, data=data, report=display)
     if first:
-        print(model)
+        print(shipped_copy(model, f"{chosen.name}-{recipe}") if ship else model)
 
 
 def _plan_changes(plan: list[str] | None) -> dict[str, Any]:

@@ -22,11 +22,15 @@ from neuralsolver.experiments.scales import Scale
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.training.checkpoint import CARD, Card, save_model
 from neuralsolver.training.distributed import World
-from neuralsolver.training.fit import Plan, Record, fit
+from neuralsolver.training.fit import Plan, Record, error_history, fit
 
 VALIDATION_SAMPLES = 32
 VALIDATION_SEED = 1_000_003
 """Held-out samples that steer nothing but the eye; test data come from other seeds."""
+
+TEST_SAMPLES = 100
+TEST_SEED = 2_000_003
+TEST_STEPS = (0, 1, 2, 5, 10, 20)
 
 Report = Callable[[str, float, Record], None]
 
@@ -79,9 +83,25 @@ def train(
         run.stage("warm start", solver, scale.warm_start_resolution, first, folder / "warm")
     run.stage("training", solver, scale.resolution, plan, folder)
     if run.world.rank == 0:
-        save_model(model, solver, Card(training.equation, scale.resolution, run.record()))
+        errors = measured_errors(solver, training.equation, scale.resolution, data)
+        record = {**run.record(), "errors": errors}
+        save_model(model, solver, Card(training.equation, scale.resolution, record))
     run.world.leave()
     return model
+
+
+def measured_errors(
+    solver: NeuralSolver, equation: Equation, resolution: int, data: Path | None = None
+) -> dict[str, Any]:
+    """Mean relative L2 error of the plain iteration on fresh samples, for the card of a model."""
+    spec = DatasetSpec(equation, TEST_SAMPLES, resolution, "test", TEST_SEED)
+    history = error_history(solver, generate(spec, data), TEST_STEPS[-1])
+    steps = [step for step in TEST_STEPS if step < len(history)]
+    return {
+        "samples": TEST_SAMPLES,
+        "seed": TEST_SEED,
+        "relative_l2": {str(step): history[step] for step in steps},
+    }
 
 
 class _Stages:

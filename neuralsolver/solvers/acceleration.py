@@ -27,11 +27,14 @@ from neuralsolver.equations.jacobian import linearisation
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.iterate import Step
 
+MEMORY_BYTES = 1e9
+"""What the directions of `Krylov` may occupy when their number is not given."""
+
 
 class Krylov:
-    """Flexible GMRES around a step, restarted after `memory` directions."""
+    """Flexible GMRES around a step; beyond `memory` directions the oldest is forgotten."""
 
-    def __init__(self, step: Step, memory: int = 30) -> None:
+    def __init__(self, step: Step, memory: int | None = None) -> None:
         self.step, self.memory = step, memory
         self.directions: list[Tensor] = []
         self.images: list[Tensor] = []
@@ -48,10 +51,12 @@ class Krylov:
                 q, z = q - overlap * image, z - overlap * direction
         length = _dot(q, q).sqrt().clamp_min(torch.finfo(q.dtype).tiny)
         q, z = q / length, z / length
-        if len(self.images) == self.memory:
-            self.directions, self.images = [], []
         self.directions.append(z)
         self.images.append(q)
+        fitting = int(MEMORY_BYTES / (2 * q.numel() * q.element_size()))
+        excess = len(self.images) - (self.memory or max(10, fitting))
+        if excess > 0:
+            del self.directions[:excess], self.images[:excess]
         return u - _dot(residual, q) * z
 
     def keep(self, mask: Tensor) -> None:

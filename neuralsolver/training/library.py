@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from neuralsolver.errors import InvalidInput
+from neuralsolver.files import write_whole
 from neuralsolver.solvers import TrainedSolver
-from neuralsolver.training.checkpoint import CARD, load_model
+from neuralsolver.training.checkpoint import CARD, WEIGHTS, load_model
 
 SHIPPED = Path(__file__).parents[1] / "weights"
 DEFAULT_RECIPE = "contractive"
@@ -15,6 +16,16 @@ DEFAULT_RECIPE = "contractive"
 def shipped() -> list[str]:
     """Names of the models that come with the package."""
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CARD}"))
+
+
+def shipped_copy(model: Path, name: str) -> Path:
+    """Copy a model folder among those of the package; the card comes last."""
+    place = SHIPPED / name
+    place.mkdir(parents=True, exist_ok=True)
+    (place / CARD).unlink(missing_ok=True)
+    for part in (WEIGHTS, CARD):
+        write_whole(place / part, (model / part).read_bytes())
+    return place
 
 
 def load(name: str | Path) -> TrainedSolver:

@@ -43,7 +43,7 @@ def test_krylov_converges_near_resonance_and_beyond(wavenumber):
     assert (norms[1:] <= norms[:-1] * (1 + 1e-9)).all()
 
 
-def test_krylov_restarts_and_still_converges():
+def test_krylov_forgets_and_still_converges():
     problem = Problem.random(Helmholtz(wavenumber=6.0), 24, count=1)
     with torch.no_grad():
         step = Krylov(sine_solver(0.2).step, memory=6)
