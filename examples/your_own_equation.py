@@ -13,7 +13,7 @@ from torch import Tensor
 import neuralsolver as ns
 from neuralsolver.equations.base import Array
 from neuralsolver.equations.stencils import from_interior, interior, laplacian
-from neuralsolver.experiments.run import train
+from neuralsolver.experiments.run import Training, train
 from neuralsolver.experiments.scales import scale_named
 from neuralsolver.reference import cosine_field
 
@@ -44,9 +44,8 @@ def main(folder: Path) -> None:
     ns.register(trained_on)
 
     scale = scale_named("tiny")
-    model = train(
-        trained_on, "contractive", scale, folder / "run", changes={"batches": 400}, data=folder
-    )
+    training = Training(trained_on, "contractive", scale, changes={"batches": 400})
+    model = train(training, folder / "runs", data=folder)
     solver = ns.load(model)
 
     for equation in (trained_on, ScreenedPoisson(screening=6.0)):

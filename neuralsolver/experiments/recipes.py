@@ -76,7 +76,7 @@ def make_plan(recipe: str, scale: Scale, **changes: Any) -> Plan:
         plan = replace(plan, objective="reconstruction", learning_rate=1e-3)
     elif recipe == "fno":
         plan = replace(
-            plan, objective="relative_h1", unroll=0, shortest_unroll=0, learning_rate=1e-3
+            plan, objective="relative_h1", unroll=0, shortest_unroll=0, learning_rate=4e-3
         )
     else:
         raise InvalidInput("recipe", f"one of {', '.join(RECIPES)}", recipe)

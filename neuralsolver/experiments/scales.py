@@ -55,6 +55,7 @@ SCALES = {
             batch_size=8,
             network={"width": 24, "layers": 4, "max_wavenumber": [10, 10]},
             predictor={"width": 16, "max_wavenumber": [8, 8]},
+            operator={"width": 32},
             budget_minutes=18.0,
             warm_start_resolution=32,
             warm_start_share=0.3,

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from neuralsolver.equations import EQUATIONS, Darcy, Equation, Helmholtz, Poisson, Problem
+from neuralsolver.equations.jacobian import jacobian_diagonal
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers import (
     Anderson,
@@ -22,6 +23,8 @@ from neuralsolver.solvers import (
     polish,
 )
 from neuralsolver.solvers.grids import coarsen, ladder, prolong, weighted_adjoint
+from neuralsolver.solvers.smoothing import chebyshev_weights, smooth
+from neuralsolver.solvers.step_size import search_step_size, with_step_size
 from tests.networks import sine_solver
 
 
@@ -196,3 +199,28 @@ def test_polish_says_when_it_cannot():
     if not solution.good:
         assert solution.status == (Status.STEP_LIMIT,)
     assert torch.isfinite(solution.tensor).all()
+
+
+def test_step_size_search_finds_the_stable_one():
+    """A corrector that overshoots threefold converges with a third of the step."""
+    solver = sine_solver(defect=-2.0)
+    problem = Problem.random(Poisson(), 16, count=2)
+    best = search_step_size(solver, problem, steps=10, candidates=(1.0, 1 / 3, 0.1))
+    assert best == pytest.approx(1 / 3)
+    assert solver.step_size == 1.0
+    assert with_step_size(solver, best).solve(problem, stop=FixedSteps(10)).good
+
+
+def test_smoothing_damps_what_oscillates_and_keeps_the_solution():
+    problem = Problem.random(Darcy(), 33, count=1, seed=2)
+    exact = TrainedSolver(sine_solver(0.3), Darcy(), 33, {}).solve(problem, tolerance=1e-12).tensor
+    diagonal = jacobian_diagonal(problem, exact)
+    unchanged, _ = smooth(problem, exact, problem.residual(exact), diagonal, chebyshev_weights(3))
+    assert torch.allclose(unchanged, exact, atol=1e-10)
+    i, j = torch.meshgrid(torch.arange(33), torch.arange(33), indexing="ij")
+    noise = problem.impose(((-1.0) ** (i + j)).double()[None, None])
+    u, residual = smooth(
+        problem, exact + noise, problem.residual(exact + noise), diagonal, chebyshev_weights(3)
+    )
+    assert float((u - exact).norm() / noise.norm()) < 0.2
+    assert torch.allclose(residual, problem.residual(u))

@@ -1,0 +1,142 @@
+"""The models that come with the package do what their cards and the README say."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import neuralsolver as ns
+from neuralsolver.bench import recipes, targets
+from neuralsolver.cli import run
+from neuralsolver.data.truth import truth
+from neuralsolver.equations import EQUATIONS, Problem
+from neuralsolver.experiments.demo import STATIC
+from neuralsolver.training.library import SHIPPED, shipped
+
+EXPECTED = {
+    *(f"{name}-{recipe}" for name in STATIC for recipe in ("contractive", "fno")),
+    "helmholtz-paper",
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def test_all_models_are_there_and_small():
+    assert set(shipped()) == EXPECTED
+    size = sum(path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file())
+    assert size < 80e6
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_a_card_tells_how_the_model_came_about(name):
+    card = json.loads((SHIPPED / name / "card.json").read_text())
+    assert card["resolution"] == 64
+    assert card["recipe"] == name.rsplit("-", 1)[1]
+    assert card["scale"] == "desk"
+    assert card["stages"]["training"]["minutes"] > 0
+    assert card["errors"]["samples"] == 100
+    assert len(card["data"]["fingerprint"]) == 64
+    assert card["machine"]
+    assert card["version"]
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_the_error_on_the_card_is_the_error(name):
+    """On a few other samples, within a factor of three."""
+    solver = ns.load(name)
+    card = solver.record["errors"]["relative_l2"]
+    steps = "0" if solver.network.corrector is None else "5"
+    drawn = Problem.random(solver.equation, 64, 6, seed=123, key=9)
+    found = truth(solver.equation, drawn.inputs.numpy())
+    solution = solver.solve(drawn, steps=int(steps))
+    error = (solution.tensor - torch.from_numpy(found.solution)).flatten(1).norm(dim=1)
+    error /= torch.from_numpy(found.solution).flatten(1).norm(dim=1)
+    assert card[steps] / 3 < float(error.mean()) < 3 * card[steps]
+
+
+@pytest.mark.parametrize(
+    ("name", "constants", "steps", "bound"),
+    [
+        ("poisson", {}, 15, 1e-6),
+        ("poisson", {"scale": 1.0}, 15, 1e-6),
+        ("helmholtz", {}, 15, 1e-6),
+        ("helmholtz", {"wavenumber": 3.0}, 40, 1e-6),
+        ("darcy", {}, 20, 1e-6),
+        ("darcy", {"source": 200.0}, 20, 1e-6),
+        ("nonlinear-helmholtz", {}, 40, 1e-5),
+    ],
+)
+def test_contractive_models_converge(name, constants, steps, bound):
+    equation = ns.Problem.random(EQUATIONS[name], 64).equation
+    equation = type(equation)(**{**equation.constants(), **constants})
+    problem = Problem.random(equation, 64, 3, seed=77, key=9)
+    found = truth(equation, problem.inputs.numpy())
+    solution = ns.load(name).solve(problem, steps=steps)
+    error = (solution.tensor - torch.from_numpy(found.solution)).flatten(1).norm(dim=1)
+    error /= torch.from_numpy(found.solution).flatten(1).norm(dim=1)
+    assert float(error.max()) < bound
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_finer_grids_that_are_not_nested(name):
+    problem = Problem.random(EQUATIONS[name], 100, 1, seed=5, key=9)
+    solution = ns.load(name).solve(problem, tolerance=1e-9)
+    assert solution.good
+    assert int(solution.steps.max()) <= 40
+    found = truth(problem.equation, problem.inputs.numpy())
+    error = np.linalg.norm(solution.tensor.numpy() - found.solution)
+    assert error < 1e-7 * np.linalg.norm(found.solution)
+
+
+@pytest.mark.parametrize("wavenumber", [4.4, 6.0])
+def test_indefinite_wavenumbers_with_acceleration(wavenumber):
+    problem = Problem.random(ns.Helmholtz(wavenumber=wavenumber), 64, 1, seed=5, key=9)
+    assert ns.load("helmholtz").solve(problem, tolerance=1e-9).good
+
+
+def test_units_do_not_matter_to_a_linear_model():
+    """A source a million times smaller is solved as well in as many steps."""
+    problem = Problem.random(ns.Helmholtz(), 64, 1, seed=6, key=9)
+    solver = ns.load("helmholtz")
+    large = solver.solve(problem, tolerance=1e-10)
+    small = solver.solve(Problem(problem.equation, 1e-6 * problem.inputs), tolerance=1e-10)
+    assert large.good
+    assert small.good
+    assert int(large.steps[0]) == int(small.steps[0])
+
+
+def test_demo_prints_the_table_and_draws_the_picture(tmp_path, capsys):
+    assert run(["demo", "--output", str(tmp_path / "demo.png"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (tmp_path / "demo.png").stat().st_size > 50_000
+    rows = {(row["equation"], row["method"]): row for row in result["rows"]}
+    for name in STATIC:
+        assert rows[name, "ENS accelerated"]["status"] == "TOLERANCE"
+        assert rows[name, "ENS accelerated"]["residual"] <= 1e-10
+        assert rows[name, "ENS 40 steps"]["error"] < rows[name, "FNO"]["error"]
+        assert rows[name, "classical"]["seconds"] > 0
+
+
+def test_a_regime_is_measured_and_printed():
+    regime = next(r for r in targets.REGIMES if r.group == "refined" and r.model == "helmholtz")
+    row = targets.measure_regime(regime, samples=2, seed=1)
+    assert row["reached"]
+    assert row["samples"] == 2
+    assert "helmholtz" in targets.table([row])
+    missed = {**row, "reached": False, "first_step": None}
+    assert "MISSED" in targets.table([missed])
+
+
+def test_recipes_are_compared_on_the_same_instances(monkeypatch):
+    chosen = [regime for regime in recipes.REGIMES if regime[:2] == ("helmholtz", "trained")]
+    monkeypatch.setattr(recipes, "REGIMES", chosen)
+    rows = {row["recipe"]: row for row in recipes.measure(samples=2, seed=1)}
+    assert list(rows) == ["fno", "paper", "contractive", "classical"]
+    assert rows["contractive"]["error"] < rows["paper"]["error"] < rows["fno"]["error"]
+    assert "classical" in recipes.table(list(rows.values()))
