@@ -17,13 +17,8 @@ if TYPE_CHECKING:
 
 Field = npt.NDArray[np.floating[Any]]
 
-METHOD_COLOURS = {
-    "ENS contractive": "#0072B2",
-    "ENS paper": "#D55E00",
-    "FNO": "#009E73",
-    "classical": "#444444",
-}
-"""One colour for a method in every picture (Okabe and Ito's set)."""
+ERROR_COLOUR, RESIDUAL_COLOUR = "#0072B2", "#D55E00"
+"""The curves of error and residual in every picture (of Okabe and Ito's set)."""
 
 
 def colours(fields: Field) -> dict[str, Any]:

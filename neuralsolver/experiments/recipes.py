@@ -18,7 +18,7 @@ from neuralsolver.errors import InvalidInput
 from neuralsolver.experiments.scales import Scale
 from neuralsolver.models import build
 from neuralsolver.solvers.neural_solver import NeuralSolver
-from neuralsolver.training.fit import Plan
+from neuralsolver.training.plan import Plan
 
 RECIPES = ("contractive", "paper", "fno")
 CNN = {"lifting": "cnn", "projection": "cnn"}

@@ -22,7 +22,8 @@ from neuralsolver.experiments.scales import Scale
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.training.checkpoint import CARD, Card, save_model
 from neuralsolver.training.distributed import World
-from neuralsolver.training.fit import Plan, Record, error_history, fit
+from neuralsolver.training.fit import error_history, fit
+from neuralsolver.training.plan import Plan, Record
 
 VALIDATION_SAMPLES = 32
 VALIDATION_SEED = 1_000_003

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from neuralsolver.drawing import METHOD_COLOURS, draw
+from neuralsolver.drawing import ERROR_COLOUR, RESIDUAL_COLOUR, draw
 from neuralsolver.experiments.demo import Row, Scene
 
 
@@ -45,12 +45,8 @@ def picture(scenes: Sequence[Scene], path: Path) -> Path:
             image = draw(axis, field, title)
             figure.colorbar(image, ax=axis, shrink=0.85).ax.tick_params(labelsize=7)
         curve = row[4]
-        curve.semilogy(
-            scene.errors, color=METHOD_COLOURS["ENS contractive"], label="relative L2 error"
-        )
-        curve.semilogy(
-            scene.residuals, color=METHOD_COLOURS["ENS paper"], ls="--", label="relative residual"
-        )
+        curve.semilogy(scene.errors, color=ERROR_COLOUR, label="relative L2 error")
+        curve.semilogy(scene.residuals, color=RESIDUAL_COLOUR, ls="--", label="relative residual")
         curve.set_xlabel("corrections", fontsize=8)
         curve.grid(alpha=0.3)
         curve.tick_params(labelsize=7)

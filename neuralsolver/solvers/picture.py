@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from neuralsolver.drawing import draw
+from neuralsolver.drawing import RESIDUAL_COLOUR, draw
 
 if TYPE_CHECKING:
     from neuralsolver.solvers.solution import Solution
@@ -27,7 +27,7 @@ def plot_solution(solution: Solution, path: str | None, sample: int) -> Figure:
         image = draw(axis, field, title)
         figure.colorbar(image, ax=axis, shrink=0.8).ax.tick_params(labelsize=7)
     norms = solution.residual_norms[:, sample] / solution.residual_scale[sample]
-    axes[3].semilogy(norms.cpu().numpy(), marker=".", color="#0072B2")
+    axes[3].semilogy(norms.cpu().numpy(), marker=".", color=RESIDUAL_COLOUR)
     axes[3].set_title("relative residual", fontsize=9)
     axes[3].set_xlabel("step", fontsize=8)
     axes[3].grid(alpha=0.3)

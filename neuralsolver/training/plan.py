@@ -1,0 +1,89 @@
+"""The plan of a training run, and the record of what it has done.
+
+Every random choice (the order of the samples, where replay starts afresh, how many corrections) is
+derived from (seed, position), never from a generator that carries state.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from neuralsolver.equations import generator
+from neuralsolver.errors import InvalidInput
+from neuralsolver.training.objectives import OBJECTIVES
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train. Either `batches` or `budget_minutes` says when to stop.
+
+    With `replay`, the last iterate of every sample is remembered and the next visit goes on from
+    it, or with probability `restart` from the prediction again. A batch then mixes early and late
+    iterates of different samples, as many corrections deep as the corrector has become good for.
+    """
+
+    objective: str = "contraction"
+    batches: int | None = None
+    budget_minutes: float | None = None
+    batch_size: int = 16
+    unroll: int = 5
+    shortest_unroll: int = 5
+    replay: bool = False
+    restart: float = 0.125
+    learning_rate: float = 2e-3
+    weight_decay: float = 1e-4
+    warmup: int = 100
+    clip: float = 1.0
+    ema: float = 0.0
+    seed: int = 0
+    bfloat16: bool = False
+    compile: bool = False
+    checkpoint_seconds: float = 60.0
+    validate_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if (self.batches is None) == (self.budget_minutes is None):
+            got = f"batches {self.batches} and budget_minutes {self.budget_minutes}"
+            raise InvalidInput("plan", "either batches or budget_minutes", got)
+        if self.objective not in OBJECTIVES:
+            raise InvalidInput("objective", f"one of {', '.join(OBJECTIVES)}", self.objective)
+        if not 0 <= self.shortest_unroll <= self.unroll:
+            raise InvalidInput("shortest_unroll", f"0 to {self.unroll}", self.shortest_unroll)
+
+    def samples(self, batch: int, count: int) -> np.ndarray[Any, Any]:
+        """The indices of a batch: the samples are dealt out anew in every epoch."""
+        size = min(self.batch_size, count)
+        per_epoch = count // size
+        epoch, position = divmod(batch, per_epoch)
+        order = generator(self.seed, 0, epoch).permutation(count)
+        return order[position * size : (position + 1) * size]
+
+    def restarts(self, batch: int, size: int) -> np.ndarray[Any, Any]:
+        """Which samples of a batch start from the prediction again."""
+        return generator(self.seed, 2, batch).random(size) < self.restart
+
+    def corrections(self, batch: int) -> int:
+        """The number of corrections of a batch."""
+        chosen = generator(self.seed, 1, batch).integers(self.shortest_unroll, self.unroll + 1)
+        return int(chosen)
+
+    def rate(self, updates: int, progress: float) -> float:
+        """Linear warm-up, then a half cosine to zero."""
+        warm = min(1.0, (updates + 1) / max(1, self.warmup))
+        return self.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+
+@dataclass
+class Record:
+    """What a run has done so far."""
+
+    batches: int = 0
+    updates: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    losses: list[float] = field(default_factory=list)
+    validation: list[float] = field(default_factory=list)
