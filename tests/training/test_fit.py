@@ -128,6 +128,16 @@ def test_every_recipe_learns(recipe, examples, tmp_path):
     assert json.loads(lines[-1])["batches"] == 120
 
 
+def test_bfloat16_and_averaged_weights_are_options(examples, tmp_path):
+    solver = make_solver("contractive", Helmholtz(), TINY)
+    start = [p.detach().clone() for p in solver.parameters()]
+    plan = make_plan("contractive", TINY, batches=5, bfloat16=True, ema=0.5)
+    record = fit(solver, examples, plan, tmp_path)
+    assert record.skipped == 0
+    assert any(not torch.equal(a, b) for a, b in zip(start, solver.parameters(), strict=True))
+    assert all(p.dtype is torch.float32 for p in solver.parameters())
+
+
 def test_finished_run_is_a_no_op(examples, tmp_path):
     plan = make_plan("contractive", TINY, batches=3)
     first = make_solver("contractive", Helmholtz(), TINY)
