@@ -133,6 +133,7 @@ def _result(solution: Solution) -> dict[str, Any]:
         "good": solution.good,
         "steps": solution.steps.tolist(),
         "relative_residual": solution.relative_residual.tolist(),
+        "error_bound": None if solution.error_bound is None else solution.error_bound.tolist(),
         "seconds": round(solution.seconds, 4),
         **solution.notes,
     }

@@ -82,6 +82,13 @@ class Equation(ABC):
         """Shape of one solution, without the batch axis."""
         return (1, resolution, resolution)
 
+    def smallest_singular_value(self, inputs: Tensor) -> Tensor | None:
+        """A proven lower bound on the singular values of ∂F/∂u for each sample, where one is known.
+
+        With it a residual bounds the error of a linear equation: ‖u − u*‖ ≤ ‖F(u)‖ / σ.
+        """
+        return None
+
     def constants(self) -> dict[str, Any]:
         """The physical constants by name."""
         return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
@@ -131,7 +138,7 @@ def generator(seed: int, *key: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
     """An equation with its inputs, which may be numpy or torch, one field (n, n) or a batch."""
 

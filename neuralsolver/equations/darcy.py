@@ -21,6 +21,7 @@ from neuralsolver.equations.stencils import (
     flux_divergence,
     from_interior,
     interior,
+    laplacian_eigenvalues,
     wide_divergence,
 )
 from neuralsolver.errors import InvalidInput
@@ -67,6 +68,13 @@ class Darcy(Equation):
         divergence, width = STENCILS[self.stencil]
         # −∇·(a∇u) − f, on the points where the stencil fits
         return from_interior(interior(-divergence(inputs, u) - self.source, width), width)
+
+    def smallest_singular_value(self, inputs: Tensor) -> Tensor | None:
+        if self.stencil != "flux":
+            return None
+        # face means are at least min a, so −∇·a∇ ≥ min a · (−Δ) as quadratic forms
+        least = inputs.flatten(1).amin(1).double().cpu()
+        return least * laplacian_eigenvalues(inputs.shape[-1]).min()
 
     def conditioning(self, inputs: Tensor) -> Tensor:
         return torch.log2(inputs / REFERENCE_PERMEABILITY)

@@ -17,7 +17,12 @@ from torch import Tensor
 
 from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
 from neuralsolver.equations.poisson import SOURCE_AMPLITUDE
-from neuralsolver.equations.stencils import from_interior, interior, laplacian
+from neuralsolver.equations.stencils import (
+    from_interior,
+    interior,
+    laplacian,
+    laplacian_eigenvalues,
+)
 from neuralsolver.reference.random_fields import cosine_field
 
 NONLINEAR_SOURCE_AMPLITUDE = 50.0
@@ -64,6 +69,12 @@ class Helmholtz(Equation):
         if not self.linear:
             reaction = reaction + self.nonlinearity * centre**3
         return laplacian(u) + from_interior(reaction)
+
+    def smallest_singular_value(self, inputs: Tensor) -> Tensor | None:
+        if not self.linear:
+            return None
+        distances = (laplacian_eigenvalues(inputs.shape[-1]) - self.wavenumber**2).abs()
+        return distances.min().expand(inputs.shape[0])
 
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
         return self.source_amplitude * cosine_field(rng, resolution)[None]

@@ -13,7 +13,12 @@ import numpy as np
 from torch import Tensor
 
 from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
-from neuralsolver.equations.stencils import from_interior, interior, laplacian
+from neuralsolver.equations.stencils import (
+    from_interior,
+    interior,
+    laplacian,
+    laplacian_eigenvalues,
+)
 from neuralsolver.reference.random_fields import cosine_field
 
 SOURCE_AMPLITUDE = 100.0
@@ -42,6 +47,9 @@ class Poisson(Equation):
 
     def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
         return laplacian(u) - from_interior(self.scale * interior(inputs))
+
+    def smallest_singular_value(self, inputs: Tensor) -> Tensor:
+        return laplacian_eigenvalues(inputs.shape[-1]).min().expand(inputs.shape[0])
 
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
         return self.source_amplitude * cosine_field(rng, resolution)[None]

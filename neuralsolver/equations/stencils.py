@@ -10,6 +10,8 @@ All return the shape of u, zero where the stencil does not fit.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -30,6 +32,13 @@ def laplacian(u: Tensor) -> Tensor:
     centre = u[..., 1:-1, 1:-1]
     neighbours = u[..., 2:, 1:-1] + u[..., :-2, 1:-1] + u[..., 1:-1, 2:] + u[..., 1:-1, :-2]
     return from_interior((neighbours - 4 * centre) * (u.shape[-1] - 1) ** 2)
+
+
+def laplacian_eigenvalues(n: int) -> Tensor:
+    """The eigenvalues of −Δ between zero walls, (n−2, n−2): 4h⁻²(sin²(πph/2) + sin²(πqh/2))."""
+    p = torch.arange(1, n - 1, dtype=torch.float64)
+    line = 4 * (n - 1) ** 2 * torch.sin(math.pi * p / (2 * (n - 1))) ** 2
+    return line[:, None] + line[None, :]
 
 
 def flux_divergence(a: Tensor, u: Tensor) -> Tensor:

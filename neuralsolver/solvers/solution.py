@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
+from neuralsolver.equations.jacobian import jacobian_diagonal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +33,7 @@ class Status(Enum):
         return self in (Status.FINISHED, Status.TOLERANCE, Status.PLATEAU)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Solution:
     """A solved batch. `residual_norms[k, b]` is the RMS residual of sample b after k steps, NaN
     once the sample has stopped; `residual_scale[b]` is that of the zero field."""
@@ -61,9 +62,30 @@ class Solution:
         """RMS residual of the returned field over that of the zero field, per sample."""
         return residual_norm(self.problem.residual(self.tensor)).cpu() / self.residual_scale
 
+    @property
+    def error_bound(self) -> Tensor | None:
+        """A guaranteed bound on the relative L2 error per sample, for equations that have one.
+
+        ‖u − u*‖ ≤ (‖F(u)‖ + δ)/σ with δ for the rounding of F itself; infinite where the residual
+        is too large to exclude u* = 0. It bounds the distance from the solution of the discrete
+        equation: the error of the discretisation is not in it.
+        """
+        problem = self.problem.in_precision(torch.float64)
+        sigma = problem.equation.smallest_singular_value(problem.inputs)
+        if sigma is None:
+            return None
+        u = self.tensor.double()
+        size = residual_norm(u)
+        # every residual value is a sum of at most 16 rounded terms of this size
+        largest = residual_norm(jacobian_diagonal(problem, u).abs().amax((1, 2, 3), keepdim=True))
+        rounding = 32 * torch.finfo(torch.float64).eps * (2 * largest * size + self.residual_scale)
+        distance = (residual_norm(problem.residual(u)).cpu() + rounding.cpu()) / sigma
+        remaining = size.cpu() - distance
+        return torch.where(remaining > 0, distance / remaining, torch.inf)
+
     def summary(self) -> str:
         """One line per way of ending, with the residual and the steps it took."""
-        relative = self.relative_residual
+        relative, bound = self.relative_residual, self.error_bound
         lines = []
         for status, count in Counter(self.status).items():
             chosen = torch.tensor([s is status for s in self.status])
@@ -75,6 +97,8 @@ class Solution:
                 f"{status.name} ({status.value}); steps {steps}, "
                 f"relative residual {float(relative[chosen].max()):.1e}, {self.seconds:.2f} s"
             )
+            if bound is not None:
+                lines.append(f"relative error at most {float(bound[chosen].max()):.1e}")
         return "\n".join(lines)
 
     def plot(self, path: str | None = None, sample: int = 0) -> Figure:

@@ -228,9 +228,11 @@ class _Run:
         for i, parameter in enumerate(self.parameters):
             parameter.data.copy_(tensors[f"weight.{i}"])
             prefix = f"optimizer.{i}."
-            state = {k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)}
-            if state:
-                self.optimizer.state[parameter] = state
+            for name in (name for name in tensors if name.startswith(prefix)):
+                kind, value = name.removeprefix(prefix), tensors[name]
+                # the optimiser counts its steps on the CPU
+                place = value.device if kind == "step" else parameter.device
+                self.optimizer.state[parameter][kind] = value.to(place)
         for i, average in enumerate(self.average):
             average.copy_(tensors[f"average.{i}"])
         self.memory = tensors.get("memory")
