@@ -19,6 +19,9 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A constant of the equation; repeatable."),
 ]
+Threads = Annotated[int, typer.Option(help="Threads of torch; 0 leaves it to torch.")]
+"""One by default: on fields of this size more gain little, and cost much on a busy machine."""
+
 File = Annotated[
     Path, typer.Argument(help="A dataset: .h5 of `ens generate`, or a known .mat/.h5.")
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from neuralsolver.cli.data import AsJson, Settings, constants_text, parse_settings
+from neuralsolver.cli.data import AsJson, Settings, Threads, constants_text, parse_settings
 from neuralsolver.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -67,14 +67,19 @@ def solve(
     resolution: Annotated[int | None, typer.Option(help="Grid of a random input.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of a random input.")] = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw the solution, .png.")] = None,
+    threads: Threads = 1,
     as_json: AsJson = False,
 ) -> int:
     """Solve an equation with a trained model.
 
     Ends with exit code 3 when the answer asked for was not reached.
     """
+    import torch
+
     from neuralsolver.training import load
 
+    if threads:
+        torch.set_num_threads(threads)
     solver = load(model)
     problem = _problem(solver, input_file, settings, resolution, seed)
     solution = solver.solve(problem, steps=steps, tolerance=tolerance, polish=True)

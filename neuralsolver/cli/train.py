@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from neuralsolver.cli.data import Settings, parse_settings
+from neuralsolver.cli.data import Settings, Threads, parse_settings
 from neuralsolver.errors import InvalidInput
 
 
@@ -30,7 +30,7 @@ def train(
     ] = None,
     runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
     data: Annotated[Path | None, typer.Option(help="Folder of the datasets.")] = None,
-    threads: Annotated[int, typer.Option(help="Threads per process; 0 leaves it to torch.")] = 1,
+    threads: Threads = 1,
     tensorboard: Annotated[bool, typer.Option(help="Also log for TensorBoard.")] = False,
     ship: Annotated[bool, typer.Option(help="Put the model among those of the package.")] = False,
 ) -> None:

@@ -114,3 +114,19 @@ def test_truncating_the_spectrum_keeps_what_fits_on_the_grid():
     high = np.cos(2 * np.pi * 9 * np.arange(64) / 64)[:, None]
     np.testing.assert_allclose(truncate_spectrum(wave(64) + high, 16), wave(16), atol=1e-13)
     assert truncate_spectrum(wave(64), 64).shape == (64, 64)
+
+
+def test_the_residual_of_a_true_flow_is_the_error_of_the_time_difference():
+    """Halving the frame spacing divides the mean square by 16 inside and by 4 at the ends."""
+    levels = []
+    for refinement in (1, 2):
+        equation = NavierStokes(frame_spacing=0.2 / refinement, frames=6 * refinement)
+        answer = truth(equation, draw(equation, count=1, n=64))
+        trajectory = torch.from_numpy(answer.solution)
+        squares = equation.residual(trajectory, torch.from_numpy(answer.inputs)).square()
+        ends = squares[:, :, [0, -1]].mean()
+        levels.append((float(squares[:, :, 1:-1].mean()), float(ends)))
+    (inside, ends), (finer_inside, finer_ends) = levels
+    assert 1e-7 < inside < 1e-5
+    assert 6 < inside / finer_inside < 20
+    assert 3 < ends / finer_ends < 5
