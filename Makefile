@@ -3,16 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TESTED := $(VENV)/.ready-dev
 PEERS := .venv-peers
 
 .PHONY: demo test lint peers weights clean
 demo: $(READY)
 	$(BIN)/ens demo
 
-test: $(READY)
+test: $(TESTED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-lint: $(READY)
+lint: $(TESTED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -21,6 +22,10 @@ lint: $(READY)
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(TESTED): $(READY)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 

@@ -84,6 +84,10 @@ REGIMES: list[Regime] = [
         Regime("accelerated", "helmholtz", f"kappa {k:g}", Helmholtz(k), 1e-8, tolerance=1e-11)
         for k in (4.2, 4.4, 4.5, 6.0, 10.0)
     ),
+    *(
+        Regime("accelerated", "nonlinear-helmholtz", label, equation, 1e-8, tolerance=1e-11)
+        for label, equation, _, _ in NONLINEAR
+    ),
 ]
 
 

@@ -21,11 +21,20 @@ Operator = Callable[[Tensor], Tensor]
 
 
 def linearisation(problem: Problem, u: Tensor) -> Operator:
-    """J(u) as a function of the direction it is applied to."""
+    """J(u) as a function of the direction it is applied to.
+
+    Jᵀv is linear in v, and its derivative with respect to v in the direction d is Jd: reverse mode
+    twice, on a graph that is built once for all directions.
+    """
     if problem.equation.linear:
         constant = problem.residual(torch.zeros_like(u))
         return lambda direction: problem.residual(direction) - constant
-    return lambda direction: torch.func.jvp(problem.residual, (u,), (direction,))[1]
+    with torch.enable_grad():
+        point = u.detach().requires_grad_(True)
+        residual = problem.residual(point)
+        v = torch.zeros_like(residual).requires_grad_(True)
+        (transposed,) = torch.autograd.grad(residual, point, v, create_graph=True)
+    return lambda direction: torch.autograd.grad(transposed, v, direction, retain_graph=True)[0]
 
 
 def jacobian_diagonal(problem: Problem, u: Tensor) -> Tensor:
