@@ -138,5 +138,5 @@ def test_recipes_are_compared_on_the_same_instances(monkeypatch):
     monkeypatch.setattr(recipes, "REGIMES", chosen)
     rows = {row["recipe"]: row for row in recipes.measure(samples=2, seed=1)}
     assert list(rows) == ["fno", "paper", "contractive", "classical"]
-    assert rows["contractive"]["error"] < rows["paper"]["error"] < rows["fno"]["error"]
+    assert rows["contractive"]["error"] < 1e-6 * min(rows["paper"]["error"], rows["fno"]["error"])
     assert "classical" in recipes.table(list(rows.values()))
