@@ -55,11 +55,11 @@ def demonstrate(seed: int) -> tuple[list[Row], list[Scene]]:
     rows: list[Row] = []
     scenes: list[Scene] = []
     models = shipped()
-    for name in STATIC:
+    for position, name in enumerate(STATIC):
         if f"{name}-contractive" not in models:
             continue
         solver = load(f"{name}-contractive")
-        problem, exact, seconds = _instance(solver, seed)
+        problem, exact, seconds = _instance(solver, seed + position)
         measured = _Measure(problem, exact)
         for recipe, label in (("fno", "FNO"), ("paper", "ENS paper")):
             if f"{name}-{recipe}" in models:

@@ -67,10 +67,8 @@ def _(equation: Marked, drawn: np.ndarray) -> Truth:
 
 
 ON_WORKERS = """
-import sys
-sys.path.insert(0, {tests!r})
 from distributed import LocalCluster
-from test_generation import DatasetSpec, Marked, run_generation
+from tests.data.test_generation import DatasetSpec, Marked, run_generation
 
 settings = dict(n_workers=1, processes=False, protocol="tcp", host="127.0.0.1")
 spec = DatasetSpec(Marked(), count=70, resolution=12)
@@ -83,7 +81,7 @@ with LocalCluster(dashboard_address=None, **settings) as cluster:
 
 def test_workers_compute_the_same_bytes_and_know_registered_solvers(tmp_path):
     # in a process of its own: Dask leaves sockets to the garbage collector
-    script = ON_WORKERS.format(tests=str(Path(__file__).parent), folder=str(tmp_path))
+    script = ON_WORKERS.format(folder=str(tmp_path))
     root = str(Path(__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", script],
