@@ -22,7 +22,9 @@ float32 networks is iterative refinement: each correction needs few digits, thei
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -119,8 +121,10 @@ class NeuralSolver(nn.Module):
         stop: StoppingRule | None = None,
     ) -> Solution:
         """Predict (or start from `u0`) and correct until the stopping rule is content."""
+        begin = time.perf_counter()
         start = self.predict(problem) if u0 is None else problem.impose(u0.to(problem.inputs))
-        return iterate(self.step, problem, start, stop or self.stop, observe)
+        solution = iterate(self.step, problem, start, stop or self.stop, observe)
+        return replace(solution, seconds=time.perf_counter() - begin)
 
     def _scaled(
         self, network: nn.Module, reads: Sequence[str], problem: Problem, u: Tensor, r: Tensor
