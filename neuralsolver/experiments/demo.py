@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from neuralsolver.data.truth import truth
-from neuralsolver.equations import EQUATIONS, Equation, Problem
+from neuralsolver.equations import Equation, Problem
 from neuralsolver.solvers import Observation, Solution, TrainedSolver
 from neuralsolver.training import load, shipped
 from neuralsolver.training.objectives import squared_norm
@@ -125,6 +125,3 @@ class _Measure:
             errors=[self.relative_error(s.u) for s in seen],
             residuals=[self.relative_residual(s.u) for s in seen],
         )
-
-
-assert set(STATIC) <= set(EQUATIONS)
