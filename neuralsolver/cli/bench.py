@@ -33,7 +33,7 @@ def targets(
     seed: Annotated[int, typer.Option(help="Another seed, other instances.")] = 20_261,
     as_json: AsJson = False,
 ) -> None:
-    """Errors of the shipped models on fresh instances, against what we aimed at."""
+    """Errors of the shipped models on fresh instances; about half an hour with 100 of them."""
     _bench("targets", as_json, samples=samples, seed=seed)
 
 
