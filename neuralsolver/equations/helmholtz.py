@@ -27,7 +27,7 @@ from neuralsolver.reference.random_fields import cosine_field
 
 NONLINEAR_SOURCE_AMPLITUDE = 50.0
 """Half the linear amplitude: at 100 the shifted regime κ = 3, λ = 4 has no solution for half of the
-fields, at 50 for about one in thirty."""
+fields, at 50 for fewer than one in ten."""
 
 
 @dataclass(frozen=True)

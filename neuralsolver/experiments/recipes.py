@@ -25,8 +25,8 @@ CNN = {"lifting": "cnn", "projection": "cnn"}
 IDLE = {"zero_output": True}
 """A corrector that starts by doing nothing: its first iterates are then no worse than the guess."""
 SMOOTHING = 2
-"""Classical sweeps before each correction. They cost a thousandth of a network call and leave the
-corrector what it is good at; without them Darcy took several times as long to train."""
+"""Classical sweeps before each correction: a few stencils beside a network call, after which the
+corrector reads what it is good at. Darcy hardly trained without them."""
 STEP_SIZE = 0.05
 """β of the paper for static equations. It is close to 1/2π², the largest value the inverse of the
 Laplacian takes, so it also is the natural unit of a correction to a residual of unit size."""

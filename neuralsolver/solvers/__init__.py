@@ -10,7 +10,7 @@ from neuralsolver.solvers.iterate import (
     Solver,
     iterate,
 )
-from neuralsolver.solvers.multilevel import MultilevelSolver, VCycle
+from neuralsolver.solvers.multilevel import VCycle, nested_iteration
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.solution import Solution, Status
 from neuralsolver.solvers.trained import TrainedSolver
@@ -19,7 +19,6 @@ __all__ = [
     "Anderson",
     "FixedSteps",
     "Krylov",
-    "MultilevelSolver",
     "NeuralSolver",
     "Observation",
     "ResidualBelow",
@@ -30,5 +29,6 @@ __all__ = [
     "TrainedSolver",
     "VCycle",
     "iterate",
+    "nested_iteration",
     "polish",
 ]

@@ -20,10 +20,9 @@ from neuralsolver.equations import Problem
 from neuralsolver.equations.jacobian import Operator, jacobian_diagonal, linearisation
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.grids import coarse_problem, coarsen, ladder, prolong, restrict
-from neuralsolver.solvers.iterate import FixedSteps, Observer, ResidualBelow, StoppingRule, iterate
+from neuralsolver.solvers.iterate import FixedSteps
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.smoothing import chebyshev_weights
-from neuralsolver.solvers.solution import Solution
 
 
 class VCycle:
@@ -92,53 +91,21 @@ class VCycle:
         return e
 
 
-class MultilevelSolver:
-    """A trained neural solver on any grid at least as fine as the one it was trained on."""
+START_STEPS = 10
+"""Corrections on the trained grid before its answer is carried up."""
 
-    def __init__(
-        self,
-        solver: NeuralSolver,
-        trained: int,
-        *,
-        stop: StoppingRule | None = None,
-        sweeps: int = 3,
-        coarse_steps: int = 1,
-        start_steps: int = 10,
-    ) -> None:
-        self.solver, self.trained = solver, trained
-        self.stop: StoppingRule = stop or ResidualBelow(1e-8)
-        self.cycle = {"sweeps": sweeps, "coarse_steps": coarse_steps}
-        self.start_steps = start_steps
 
-    @torch.no_grad()
-    def start(self, problem: Problem) -> Tensor:
-        """Nested iteration: the trained grid's answer, carried up with one cycle per grid."""
-        if problem.resolution < self.trained:
-            raise InvalidInput("resolution", f"at least {self.trained}", problem.resolution)
-        sizes = ladder(problem.resolution, self.trained)[::-1]
-        if len(sizes) == 1:
-            return self.solver.predict(problem)
-        coarse = coarse_problem(problem, self.trained)
-        u = self.solver.solve(coarse, stop=FixedSteps(self.start_steps)).tensor
-        for size in sizes[1:]:
-            level = problem if size == problem.resolution else coarse_problem(problem, size)
-            u = level.impose(prolong(u, size))
-            if size != problem.resolution:
-                u = VCycle(self.solver, self.trained, **self.cycle)(level, u, level.residual(u))
-        return u
-
-    @torch.no_grad()
-    def solve(
-        self,
-        problem: Problem,
-        u0: Tensor | None = None,
-        observe: Observer | None = None,
-        *,
-        stop: StoppingRule | None = None,
-    ) -> Solution:
-        """Nested iteration, then V-cycles until the stopping rule is content."""
-        start = self.start(problem) if u0 is None else problem.impose(u0.to(problem.inputs))
-        step = VCycle(self.solver, self.trained, **self.cycle)
-        if problem.resolution == self.trained:
-            return self.solver.solve(problem, start, observe, stop=stop or self.stop)
-        return iterate(step, problem, start, stop or self.stop, observe)
+@torch.no_grad()
+def nested_iteration(solver: NeuralSolver, trained: int, problem: Problem) -> Tensor:
+    """A start on any grid: the trained grid's answer, carried up with a cycle per grid between."""
+    if problem.resolution < trained:
+        raise InvalidInput("resolution", f"at least {trained}", problem.resolution)
+    sizes = ladder(problem.resolution, trained)[::-1]
+    if len(sizes) == 1:
+        return solver.predict(problem)
+    u = solver.solve(coarse_problem(problem, trained), stop=FixedSteps(START_STEPS)).tensor
+    for size in sizes[1:-1]:
+        level = coarse_problem(problem, size)
+        u = level.impose(prolong(u, size))
+        u = VCycle(solver, trained)(level, u, level.residual(u))
+    return problem.impose(prolong(u, problem.resolution))

@@ -33,7 +33,7 @@ from neuralsolver.solvers.iterate import (
     StoppingRule,
     iterate,
 )
-from neuralsolver.solvers.multilevel import MultilevelSolver, VCycle
+from neuralsolver.solvers.multilevel import VCycle, nested_iteration
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.solution import Solution
 
@@ -83,7 +83,7 @@ class TrainedSolver:
         if steps is None:
             problem = problem.in_precision(torch.float64)
         if u0 is None:
-            start = MultilevelSolver(self.network, self.resolution).start(problem)
+            start = nested_iteration(self.network, self.resolution, problem)
         else:
             start = problem.impose(torch.as_tensor(u0).to(problem.inputs))
         step: Step = self.network.step
