@@ -14,7 +14,13 @@ from neuralsolver.models import FNO, MODELS, UNet, build, name_of
 
 SMALL: dict[str, dict[str, Any]] = {
     "fno": {"width": 8, "layers": 2, "max_wavenumber": [3, 3]},
+    "hdit": {"patch": 2, "widths": [16, 16], "depths": [1, 1], "head_width": 8, "kernel": 3},
     "unet": {"width": 4, "multipliers": [1, 2, 2]},
+}
+WIDER: dict[str, dict[str, Any]] = {
+    "fno": {"width": 16},
+    "hdit": {"widths": [32, 32]},
+    "unet": {"width": 16},
 }
 FOUR = [(a, b) for a in ("pointwise", "cnn") for b in ("pointwise", "cnn")]
 
@@ -77,10 +83,14 @@ def test_same_seed_same_bytes(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_parameter_is_used_and_output_has_unit_scale(name: str) -> None:
-    model = small(name, width=16)
-    y = model(torch.randn(4, 2, 32, 32))
+    model = small(name, **WIDER[name])
+    x = torch.randn(4, 2, 32, 32)
+    y = model(x)
     assert 0.05 < float(y.detach().std()) < 5
-    y.square().mean().backward()
+    for parameter in model.parameters():
+        if not parameter.any():  # residual branches may start as nothing: wake them up
+            nn.init.normal_(parameter, std=0.1)
+    model(x).square().mean().backward()
     for parameter_name, parameter in model.named_parameters():
         assert parameter.grad is not None, parameter_name
         assert parameter.grad.abs().max() > 0, parameter_name
@@ -121,7 +131,7 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], field: str) -> N
 
 
 def test_unknown_names_and_missing_arguments_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="model: expected one of fno, unet"):
+    with pytest.raises(InvalidInput, match="model: expected one of fno, hdit, unet"):
         build("transformer")
     with pytest.raises(InvalidInput, match="out_channels"):
         build("unet", in_channels=1)

@@ -1,0 +1,222 @@
+"""Hierarchical diffusion transformer: attention over a pyramid of patches, frames as channels.
+
+    v_0  = P · patches(a)                            p × p points and all channels to one token
+    v    ↦ blocks_l(v),  then four tokens to one     way in, levels l = 0 … L−2, neighbourhoods
+    v    ↦ blocks_{L−1}(v)                           the coarsest level, every token sees all
+    v    ↦ blocks_l(skip + φ_l (split(v) − skip))    way out, φ_l learned, ½ at first
+    u    = patches⁻¹( Q · g ⊙ v / rms(v) )           g learned, 1 at first
+
+The blocks are those of transformer_blocks.py. They start as the identity and follow a clock that
+tells the steps of an iteration apart; diffusion has the noise level in its place (Crowson et al.
+2024). For its flows the ENS paper has patch 8, widths 384 and 768, depths 2 and 11: `PAPER_SIZE`.
+
+On the torus without coordinates the network commutes with shifts by the coarsest token, that is by
+p 2^(L−1) points. A grid that is no multiple of it is continued to the next one, by the other side
+or by zeros, and the answer is cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from neuralsolver.errors import InvalidInput
+from neuralsolver.models.local import PaddingMode, check_choice, check_positive, coordinates
+from neuralsolver.models.transformer_blocks import Blocks, Mapping, RMSNorm, linear
+
+PAPER_SIZE: dict[str, Any] = {
+    "patch": 8,
+    "widths": [384, 768],
+    "depths": [2, 11],
+    "head_width": 64,
+    "mapping_width": 768,
+}
+"""What the ENS paper's flow networks change in the defaults of `HDiT`."""
+
+
+class HDiT(nn.Module):
+    """Takes (batch, in_channels, n, n), gives (batch, out_channels, n, n), on any grid.
+
+    `widths` and `depths` have one entry per level. The last level attends globally and has its
+    depth once; the others attend to `kernel` × `kernel` tokens and have theirs on the way in and
+    out. `feedforward` is the inner width in units of the width; `convolutional_feedforward` puts
+    convolutions in its place at the level before the last. `coordinates` are read as further
+    channels, on the torus their cosines and sines: without them no place differs from another.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        patch: int = 4,
+        widths: Sequence[int] = (96, 192),
+        depths: Sequence[int] = (1, 2),
+        head_width: int = 32,
+        kernel: int = 7,
+        feedforward: int = 3,
+        mapping_width: int = 64,
+        mapping_depth: int = 1,
+        convolutional_feedforward: bool = False,
+        padding_mode: PaddingMode = "zeros",
+        coordinates: bool = True,
+        zero_output: bool = False,
+    ) -> None:
+        super().__init__()
+        self.arguments: dict[str, Any] = {
+            "in_channels": in_channels,
+            "out_channels": out_channels,
+            "patch": patch,
+            "widths": list(widths),
+            "depths": list(depths),
+            "head_width": head_width,
+            "kernel": kernel,
+            "feedforward": feedforward,
+            "mapping_width": mapping_width,
+            "mapping_depth": mapping_depth,
+            "convolutional_feedforward": convolutional_feedforward,
+            "padding_mode": padding_mode,
+            "coordinates": coordinates,
+            "zero_output": zero_output,
+        }
+        _check(self.arguments)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.patch = patch
+        self.padding_mode: PaddingMode = padding_mode
+        self.coordinates = coordinates
+        self.coarsest = patch * 2 ** (len(widths) - 1)
+
+        extra = 0 if not coordinates else 4 if padding_mode == "circular" else 2
+        self.lifting = linear(patch**2 * (in_channels + extra), widths[0])
+        self.mapping = Mapping(mapping_width, mapping_depth, feedforward)
+        self.down, self.up = nn.ModuleList(), nn.ModuleList()
+        self.merge, self.split = nn.ModuleList(), nn.ModuleList()
+        last = len(widths) - 1
+        for level, (width, depth) in enumerate(zip(widths, depths, strict=True)):
+            choices: dict[str, Any] = {
+                "attention": (head_width, kernel if level < last else None, padding_mode),
+                "feedforward": feedforward,
+                "convolutional": convolutional_feedforward and level == last - 1,
+                "mapping_width": mapping_width,
+            }
+            if level == last:
+                self.middle = Blocks(width, depth, **choices)
+                break
+            self.down.append(Blocks(width, depth, **choices))
+            self.up.append(Blocks(width, depth, **choices))
+            self.merge.append(linear(4 * width, widths[level + 1]))
+            self.split.append(_Split(widths[level + 1], width))
+        self.norm = RMSNorm(widths[0])
+        self.projection = linear(widths[0], patch**2 * out_channels, zero=zero_output)
+
+    def forward(self, x: Tensor, clock: float | Tensor = 1.0) -> Tensor:
+        """The field; `clock` > 0 is one number for all samples or a tensor of one for each."""
+        if x.dim() != 4 or x.shape[1] != self.in_channels:
+            shape = f"shape (batch, {self.in_channels}, n, n)"
+            raise InvalidInput("input", shape, tuple(x.shape))
+        rows, columns = x.shape[2:]
+        if self.coordinates:
+            x = torch.cat([x, self._coordinates(x)], 1)
+        v: Tensor = self.lifting(_gather(self._continued(x).movedim(1, -1), self.patch))
+        condition = self.mapping(_clock_column(clock, v))
+        skips: list[Tensor] = []
+        for blocks, merge in zip(self.down, self.merge, strict=True):
+            v = blocks(v, condition)
+            skips.append(v)
+            v = merge(_gather(v, 2))
+        v = self.middle(v, condition)
+        for blocks, split in zip(reversed(self.up), reversed(self.split), strict=True):
+            v = blocks(split(v, skips.pop()), condition)
+        result = _scatter(self.projection(self.norm(v)), self.patch)
+        return result.movedim(-1, 1)[:, :, :rows, :columns]
+
+    def _coordinates(self, x: Tensor) -> Tensor:
+        places = coordinates(x, self.padding_mode)
+        if self.padding_mode == "zeros":
+            return places
+        angles = 2 * math.pi * places
+        return torch.cat([angles.cos(), angles.sin()], 1)
+
+    def _continued(self, x: Tensor) -> Tensor:
+        """x on the next grid of whole tokens of the coarsest level."""
+        rows, columns = x.shape[2:]
+        below, right = -rows % self.coarsest, -columns % self.coarsest
+        if below == right == 0:
+            return x
+        if self.padding_mode == "zeros":
+            return functional.pad(x, [0, right, 0, below])
+        x = x[:, :, torch.arange(rows + below, device=x.device) % rows]
+        return x[:, :, :, torch.arange(columns + right, device=x.device) % columns]
+
+
+class _Split(nn.Module):
+    """A token to four finer ones, mixed with the tokens that were there on the way in."""
+
+    def __init__(self, coarse: int, fine: int) -> None:
+        super().__init__()
+        self.linear = linear(coarse, 4 * fine)
+        self.share = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, v: Tensor, skip: Tensor) -> Tensor:
+        return torch.lerp(skip, _scatter(self.linear(v), 2), self.share.to(skip.dtype))
+
+
+def _gather(v: Tensor, side: int) -> Tensor:
+    """side × side places become one, with all their channels: (B, n, n, C) to (B, m, m, s² C)."""
+    batch, rows, columns, channels = v.shape
+    v = v.reshape(batch, rows // side, side, columns // side, side, channels)
+    return v.transpose(2, 3).flatten(3)
+
+
+def _scatter(v: Tensor, side: int) -> Tensor:
+    """The way back of `_gather`."""
+    batch, rows, columns, channels = v.shape
+    v = v.view(batch, rows, columns, side, side, channels // side**2).transpose(2, 3)
+    return v.reshape(batch, rows * side, columns * side, -1)
+
+
+def _clock_column(clock: float | Tensor, like: Tensor) -> Tensor:
+    """The clock as (1, 1) or (batch, 1)."""
+    if isinstance(clock, Tensor):
+        if clock.numel() not in (1, like.shape[0]):
+            expected = f"one number or {like.shape[0]}, one per sample"
+            raise InvalidInput("clock", expected, tuple(clock.shape))
+        return clock.to(like).reshape(-1, 1)
+    if not (clock > 0 and math.isfinite(clock)):
+        raise InvalidInput("clock", "a number > 0", clock)
+    return torch.full((1, 1), clock, dtype=like.dtype, device=like.device)
+
+
+def _check(arguments: dict[str, Any]) -> None:
+    """Raise InvalidInput for the first constructor argument that cannot be used."""
+    for field in ("in_channels", "out_channels", "patch", "kernel", "feedforward", "mapping_depth"):
+        check_positive(field, arguments[field])
+    for field in ("head_width", "mapping_width"):
+        check_positive(field, arguments[field])
+    check_choice("padding_mode", arguments["padding_mode"], ("zeros", "circular"))
+    widths, depths, head = arguments["widths"], arguments["depths"], arguments["head_width"]
+    if head % 8:
+        raise InvalidInput("head_width", "a multiple of 8: pairs for two axes in one half", head)
+    if arguments["kernel"] % 2 == 0:
+        raise InvalidInput("kernel", "an odd number >= 1", arguments["kernel"])
+    if arguments["mapping_width"] % 2:
+        raise InvalidInput("mapping_width", "an even number", arguments["mapping_width"])
+    if not widths:
+        raise InvalidInput("widths", "one width per level", widths)
+    for width in widths:
+        check_positive("widths", width)
+        if width % head:
+            raise InvalidInput("widths", f"multiples of head_width = {head}", widths)
+    for depth in depths:
+        check_positive("depths", depth)
+    if len(depths) != len(widths):
+        raise InvalidInput("depths", f"one depth for each of {len(widths)} levels", depths)
+    if arguments["convolutional_feedforward"] and len(widths) < 2:
+        expected = "False: a single level has none before the last"
+        raise InvalidInput("convolutional_feedforward", expected, True)
