@@ -130,6 +130,7 @@ def _write(solution: Solution, output: Path | None, plot: Path | None) -> None:
 
 
 def _result(solution: Solution) -> dict[str, Any]:
+    estimate = solution.error_estimate if solution.estimate_is_cheap else None
     return {
         "equation": solution.problem.equation.name,
         "constants": solution.problem.equation.constants(),
@@ -139,6 +140,7 @@ def _result(solution: Solution) -> dict[str, Any]:
         "steps": solution.steps.tolist(),
         "relative_residual": solution.relative_residual.tolist(),
         "error_bound": None if solution.error_bound is None else solution.error_bound.tolist(),
+        "error_estimate": None if estimate is None else estimate.tolist(),
         "seconds": round(solution.seconds, 4),
         **solution.notes,
     }
