@@ -20,7 +20,16 @@ MAY_IMPORT = {
     "models": {"errors"},
     "solvers": {"errors", "drawing", "equations"},
     "training": {"errors", "files", "equations", "solvers", "models"},
-    "experiments": {"errors", "equations", "data", "models", "solvers", "training"},
+    "evaluation": {"errors", "equations", "solvers"},
+    "experiments": {
+        "errors",
+        "equations",
+        "data",
+        "models",
+        "solvers",
+        "training",
+        "evaluation",
+    },
     "bench": {
         "errors",
         "reference",

@@ -17,7 +17,7 @@ import neuralsolver
 from neuralsolver.data import Dataset, DatasetSpec, generate
 from neuralsolver.data.dataset import canonical
 from neuralsolver.equations import Equation
-from neuralsolver.experiments.recipes import make_plan, make_solver
+from neuralsolver.experiments.recipes import make_plan, make_solver, recipe_named
 from neuralsolver.experiments.scales import Scale
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.training.checkpoint import CARD, Card, save_model
@@ -32,6 +32,9 @@ VALIDATION_SEED = 1_000_003
 TEST_SAMPLES = 100
 TEST_SEED = 2_000_003
 TEST_STEPS = (0, 1, 2, 5, 10, 20)
+
+COMPUTE = ("budget_minutes", "batches", "batches_of", "ablation_batches", "effort")
+"""Fields of a scale that determine a run only through its plan, if at all."""
 
 Report = Callable[[str, float, Record], None]
 
@@ -53,9 +56,10 @@ class Training:
 
     def folder(self, runs: Path) -> Path:
         """Where its run lives, under a name that changes whenever the run would."""
+        sizes = {name: v for name, v in asdict(self.scale).items() if name not in COMPUTE}
         described = {
             "constants": canonical(self.equation),
-            "scale": asdict(self.scale),
+            "scale": sizes,
             "plan": asdict(self.plan),
         }
         text = json.dumps(described, sort_keys=True)
@@ -79,8 +83,9 @@ def train(
     run = _Stages(training, World.join(), data, report)
     solver = make_solver(training.recipe, training.equation, scale, training.seed)
     plan = training.plan
-    if scale.warm_start_resolution and training.recipe == "contractive":
-        first, plan = _split(plan, scale.warm_start_share)
+    share = recipe_named(training.recipe).warm_start
+    if scale.warm_start_resolution and share:
+        first, plan = _split(plan, share)
         run.stage("warm start", solver, scale.warm_start_resolution, first, folder / "warm")
     run.stage("training", solver, scale.resolution, plan, folder)
     if run.world.rank == 0:

@@ -13,11 +13,15 @@ from neuralsolver.errors import InvalidInput
 class Scale:
     """Sizes of the data and the networks, and the compute of one training run.
 
-    `network` are the arguments of the FNO backbones, `predictor` what a contractive predictor
-    changes in them: it only has to find a start and may be smaller than the corrector. `operator`
-    is what plain operators change, `varying` what the paper's networks change for coefficients that
-    vary in space. A warm start is a share of the training spent on a coarser grid, where a step
-    costs a fraction.
+    `network` are the arguments of the FNO backbones, and others change some of them: `predictor`
+    those of a contractive predictor, which only has to find a start and may be smaller than the
+    corrector; `operator` those of plain operators; `unrolled` those of the paper's ENS, `varying`
+    of those for coefficients that vary in space. `unet` is the U-Net of the ablation.
+
+    `batches_of` are the batches of recipes whose compute differs from the others',
+    `ablation_batches` those of every model of the ablations, `effort` the share of their official
+    steps that methods which optimise each instance are given. A warm start is a share of the
+    training spent on a coarser grid, where a step costs a fraction; the recipe says which share.
     """
 
     name: str
@@ -28,10 +32,14 @@ class Scale:
     predictor: Mapping[str, Any] = field(default_factory=dict)
     operator: Mapping[str, Any] = field(default_factory=dict)
     varying: Mapping[str, Any] = field(default_factory=dict)
+    unrolled: Mapping[str, Any] = field(default_factory=dict)
+    unet: Mapping[str, Any] = field(default_factory=dict)
     budget_minutes: float | None = None
     batches: int | None = None
+    batches_of: Mapping[str, int] = field(default_factory=dict)
+    ablation_batches: int | None = None
+    effort: float = 1.0
     warm_start_resolution: int | None = None
-    warm_start_share: float = 0.25
 
 
 SCALES = {
@@ -46,6 +54,7 @@ SCALES = {
             network={"width": 64, "layers": 4, "max_wavenumber": [10, 10]},
             operator={"max_wavenumber": [20, 19]},
             varying={"kernel_size": 5, "cnn_layers": 5},
+            unet={"width": 64},
             batches=160_000,
         ),
         Scale(
@@ -56,9 +65,12 @@ SCALES = {
             network={"width": 24, "layers": 4, "max_wavenumber": [10, 10]},
             predictor={"width": 16, "max_wavenumber": [8, 8]},
             operator={"width": 32},
+            unrolled={"max_wavenumber": [8, 8]},
+            unet={"width": 16},
             budget_minutes=18.0,
+            batches_of={"paper": 4800, "pino": 1200, "operator": 1200, "operator-pino": 1200},
+            ablation_batches=600,
             warm_start_resolution=32,
-            warm_start_share=0.3,
         ),
         Scale(
             name="tiny",
@@ -66,7 +78,9 @@ SCALES = {
             samples=64,
             batch_size=8,
             network={"width": 8, "layers": 2, "max_wavenumber": [4, 4]},
+            unet={"width": 8, "multipliers": [1, 2]},
             batches=20,
+            effort=0.02,
         ),
     )
 }

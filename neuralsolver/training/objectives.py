@@ -7,6 +7,8 @@ whatever the number of steps K.
     reconstruction    L = 1/(K+1) Σₖ mean (û⁽ᵏ⁾ − u)²                       the paper, Sec. 4
     contraction       L = ‖e⁽⁰⁾‖²/‖u‖² + Σₖ ‖e⁽ᵏ⁺¹⁾‖²/‖e⁽ᵏ⁾‖²,  e⁽ᵏ⁾ = û⁽ᵏ⁾ − u,  fixed denominators
     relative_h1       L = ‖û⁰ − u‖_H¹ / ‖u‖_H¹                             plain neural operators
+    physics_informed  L = 5 ‖û⁰ − u‖/‖u‖ + ‖F(û⁰)‖/‖F(0)‖                  PINO, weighted as there
+    reconstruction_and_residual   reconstruction + 10⁻² ‖F(û⁽ᵏ⁾)‖²/‖F(0)‖²   the paper's ablation
 
 The paper's text averages K+1 predictions, its appendix K; we follow the text, in which the last
 correction is supervised too. Contraction asks every step to shrink the error it is given by as much
@@ -39,6 +41,10 @@ class Batch:
     start: Tensor | None = None
     end: Tensor | None = None
 
+
+DATA_WEIGHT = 5.0
+RESIDUAL_WEIGHT = 1e-2
+"""Relative residuals are of order one when errors are of order 1e-2: the two terms weigh alike."""
 
 Objective = Callable[[NeuralSolver, Batch], Iterator[Tensor]]
 
@@ -75,6 +81,29 @@ def contraction(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     batch.end = u
 
 
+def reconstruction_and_residual(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
+    """The reconstruction loss with the residual of every prediction as a second aim."""
+    problem, weight = batch.problem, RESIDUAL_WEIGHT / (batch.steps + 1)
+    size = squared_norm(problem.residual(problem.zeros()))
+    u = solver.predict(problem)
+    for step in range(batch.steps + 1):
+        if step:
+            u = u.detach()
+            u = solver.step(problem, u, problem.residual(u))
+        error = (u - batch.target).square().mean() / (batch.steps + 1)
+        yield error + weight * (squared_norm(problem.residual(u)) / size).mean()
+
+
+def physics_informed(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
+    """Relative error of the prediction and its relative residual, weighted as PINO does."""
+    problem, target = batch.problem, batch.target
+    u = solver.predict(problem)
+    error = (squared_norm(u - target) / squared_norm(target)).sqrt()
+    size = squared_norm(problem.residual(problem.zeros()))
+    residual = (squared_norm(problem.residual(u)) / size).sqrt()
+    yield (DATA_WEIGHT * error + residual).mean()
+
+
 def relative_h1(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     """H¹ distance of the prediction over the H¹ norm of the truth; differences end at the walls."""
     error = solver.predict(batch.problem) - batch.target
@@ -83,7 +112,9 @@ def relative_h1(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
 
 OBJECTIVES: dict[str, Objective] = {
     "reconstruction": reconstruction,
+    "reconstruction_and_residual": reconstruction_and_residual,
     "contraction": contraction,
+    "physics_informed": physics_informed,
     "relative_h1": relative_h1,
 }
 

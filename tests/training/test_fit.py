@@ -18,7 +18,15 @@ from neuralsolver.errors import InvalidInput
 from neuralsolver.experiments.recipes import RECIPES, make_plan, make_solver
 from neuralsolver.experiments.scales import SCALES
 from neuralsolver.training import Plan, error_history, fit, load_model
-from neuralsolver.training.objectives import Batch, contraction, reconstruction, squared_norm
+from neuralsolver.training.objectives import (
+    RESIDUAL_WEIGHT,
+    Batch,
+    contraction,
+    physics_informed,
+    reconstruction,
+    reconstruction_and_residual,
+    squared_norm,
+)
 from tests.training.job import InMemory
 
 TINY = SCALES["tiny"]
@@ -36,6 +44,15 @@ def one_thread():
     torch.set_num_threads(1)
 
 
+def awake(recipe):
+    """A solver of the recipe whose networks no longer answer zero."""
+    solver = make_solver(recipe, Helmholtz(), TINY)
+    with torch.no_grad():
+        for parameter in solver.parameters():
+            parameter.add_(1e-3 * torch.randn_like(parameter))
+    return solver
+
+
 def test_loss_of_a_correction_does_not_reach_the_prediction(examples):
     solver = make_solver("paper", Helmholtz(), TINY)
     inputs, target = examples.tensors(slice(0, 2))
@@ -49,7 +66,7 @@ def test_loss_of_a_correction_does_not_reach_the_prediction(examples):
 
 
 def test_reconstruction_averages_all_predictions(examples):
-    solver = make_solver("paper", Helmholtz(), TINY)
+    solver = awake("paper")
     inputs, target = examples.tensors(slice(0, 2))
     problem = Problem(Helmholtz(), inputs)
     batch = Batch(problem, target, steps=2)
@@ -61,11 +78,39 @@ def test_reconstruction_averages_all_predictions(examples):
     assert total == pytest.approx(expected, rel=1e-5)
 
 
+def test_a_residual_term_adds_the_relative_residual(examples):
+    solver = awake("paper-residual-loss")
+    inputs, target = examples.tensors(slice(0, 2))
+    problem = Problem(Helmholtz(), inputs)
+    batch = Batch(problem, target, steps=1)
+    plain = [loss.detach().item() for loss in reconstruction(solver, batch)]
+    both = [loss.detach().item() for loss in reconstruction_and_residual(solver, batch)]
+    u = solver.predict(problem).detach()
+    size = squared_norm(problem.residual(problem.zeros()))
+    for before, after in zip(plain, both, strict=True):
+        term = RESIDUAL_WEIGHT * (squared_norm(problem.residual(u)) / size).mean() / 2
+        assert after - before == pytest.approx(float(term), rel=1e-4)
+        u = solver.step(problem, u, problem.residual(u)).detach()
+
+
+def test_the_physics_informed_loss_weighs_data_and_residual(examples):
+    solver = awake("pino")
+    inputs, target = examples.tensors(slice(0, 3))
+    problem = Problem(Helmholtz(), inputs)
+    (loss,) = physics_informed(solver, Batch(problem, target, steps=0))
+    u = solver.predict(problem)
+    error = (u - target).flatten(1).norm(dim=1) / target.flatten(1).norm(dim=1)
+    residual = problem.residual(u).flatten(1).norm(dim=1)
+    zero = problem.residual(problem.zeros()).flatten(1).norm(dim=1)
+    assert float(loss) == pytest.approx(float((5 * error + residual / zero).mean()), rel=1e-5)
+    exact = Batch(problem, target, steps=0)
+    exact.target = u.detach()
+    (only_residual,) = physics_informed(solver, exact)
+    assert float(only_residual) == pytest.approx(float((residual / zero).mean()), rel=1e-5)
+
+
 def test_contraction_is_the_ratio_of_squared_errors(examples):
-    solver = make_solver("contractive", Helmholtz(), TINY)
-    with torch.no_grad():
-        for parameter in solver.parameters():
-            parameter.add_(1e-3 * torch.randn_like(parameter))
+    solver = awake("contractive")
     inputs, target = examples.tensors(slice(0, 2))
     problem = Problem(Helmholtz(), inputs)
     batch = Batch(problem, target, steps=1)

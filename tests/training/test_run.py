@@ -13,8 +13,8 @@ TINY = replace(SCALES["tiny"], samples=16)
 
 
 def test_a_warm_start_takes_its_share_on_the_coarser_grid(tmp_path):
-    scale = replace(TINY, warm_start_resolution=12, warm_start_share=0.25)
-    training = Training(Helmholtz(), "contractive", scale, seed=2, changes={"batches": 8})
+    scale = replace(TINY, warm_start_resolution=12)
+    training = Training(Helmholtz(), "contractive", scale, seed=2, changes={"batches": 10})
     seen = []
     model = train(
         training,
@@ -25,8 +25,8 @@ def test_a_warm_start_takes_its_share_on_the_coarser_grid(tmp_path):
     record = load(model).record
     stages = record["stages"]
     assert [(name, s["resolution"], s["batches"]) for name, s in stages.items()] == [
-        ("warm start", 12, 2),
-        ("training", 16, 6),
+        ("warm start", 12, 3),
+        ("training", 16, 7),
     ]
     assert seen[0][0] == "warm start"
     assert seen[-1] == ("training", 1.0)

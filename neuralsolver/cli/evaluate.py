@@ -1,0 +1,115 @@
+"""ens evaluate: methods × regimes → rows, and the studies."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from neuralsolver.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from neuralsolver.experiments.evaluate import Evaluation, Row
+
+
+def evaluate(
+    experiment: Annotated[
+        str, typer.Argument(help="An experiment or a study; `all` for every one of them.")
+    ],
+    *,
+    method: Annotated[list[str] | None, typer.Option(help="Only this method; repeatable.")] = None,
+    regime: Annotated[list[str] | None, typer.Option(help="Only this regime; repeatable.")] = None,
+    scale: Annotated[str, typer.Option(help="paper, desk or tiny.")] = "desk",
+    seed: Annotated[int, typer.Option(help="Seed of the test data.")] = 20_264,
+    samples: Annotated[int, typer.Option(help="Fresh instances per regime.", min=1)] = 100,
+    results: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
+    runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
+    data: Annotated[Path | None, typer.Option(help="Folder of the datasets.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+) -> None:
+    """Measure what is missing: trains or loads models, solves fresh instances, appends rows.
+
+    What is already there is not measured again; an interrupted evaluation goes on where it was.
+    """
+    import torch
+
+    from neuralsolver.cli.progress import Progress
+    from neuralsolver.experiments.evaluate import Evaluation
+    from neuralsolver.experiments.paper import EXPERIMENTS
+    from neuralsolver.experiments.scales import scale_named
+    from neuralsolver.experiments.studies import STUDIES
+
+    torch.set_num_threads(1)
+    known = [*EXPERIMENTS, *STUDIES]
+    if experiment not in (*known, "all"):
+        raise InvalidInput("experiment", f"one of {', '.join(known)} or all", experiment)
+    size = scale_named(scale)
+    printed: list[Any] = []
+    for name in known if experiment == "all" else [experiment]:
+        with Progress(name) as progress:
+            places = {"results": results, "runs": runs, "data": data, "seed": seed}
+            if name in EXPERIMENTS:
+                evaluation = Evaluation(EXPERIMENTS[name], size, samples=samples, **places)
+                chosen = evaluation.run(method, regime, progress.fraction)
+                printed.extend(chosen)
+                if not as_json:
+                    print(_table(chosen))
+            else:
+                evaluation = Evaluation(EXPERIMENTS["helmholtz"], size, **places)
+                print(_study(name, evaluation))
+    if as_json:
+        print(json.dumps(printed, ensure_ascii=False))
+
+
+def _study(name: str, evaluation: Evaluation) -> Path:
+    """The file of a study, made if it is not there."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from neuralsolver.experiments.studies import STUDIES, Laboratory
+    from neuralsolver.files import write_whole
+
+    kind = "npz" if name == "fields" else "json"
+    file = evaluation.results / evaluation.scale.name / f"{name}.{kind}"
+    if file.exists():
+        return file
+    laboratory = Laboratory(
+        lambda experiment, recipe: replace(evaluation, experiment=experiment).model(recipe),
+        evaluation.scale,
+        evaluation.seed,
+        evaluation.data,
+    )
+    found = STUDIES[name](laboratory)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "npz":
+        stream = io.BytesIO()
+        np.savez_compressed(stream, **found)
+        write_whole(file, stream.getvalue())
+    else:
+        write_whole(file, json.dumps(found, indent=1, ensure_ascii=False).encode())
+    return file
+
+
+def _table(rows: list[Row]) -> str:
+    """The rows as aligned text."""
+    lines = [
+        f"{'regime':17} {'method':32} {'grid':>4} {'samples':>7} {'relative L2':>11} "
+        f"{'residual':>9} {'steps':>6} {'s/sample':>9}  status"
+    ]
+    for row in rows:
+        number = {
+            name: "" if row[name] is None else f"{row[name]:.2e}"
+            for name in ("error", "residual", "seconds_batch_1")
+        }
+        steps = "" if row["steps"] is None else f"{row['steps']:.0f}"
+        status = ", ".join(f"{count} {name}" for name, count in row["status"].items())
+        lines.append(
+            f"{row['regime']:17} {row['method']:32} {row['resolution']:4d} {row['samples']:7d} "
+            f"{number['error']:>11} {number['residual']:>9} {steps:>6} "
+            f"{number['seconds_batch_1']:>9}  {status}"
+        )
+    return "\n".join(lines)

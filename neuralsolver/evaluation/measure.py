@@ -1,0 +1,155 @@
+"""Solver × instances → one row: accuracy, residual, steps, seconds, how it ended, and the history.
+
+Accuracy is measured on all instances in batches of `BATCH`. Seconds are CPU seconds of this process
+per sample, measured apart from that and without looking at the iterates: on one thread they are the
+wall-clock seconds of a quiet machine, whatever else the machine does meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neuralsolver.equations import Problem
+from neuralsolver.evaluation.metrics import relative_error, residual_mse
+from neuralsolver.solvers import Observation
+from neuralsolver.solvers.iterate import Solver
+
+BATCH = 32
+SLOW = 2.0
+"""A solver that takes longer than this per sample is not called again only to be timed."""
+RECORDED = 200
+"""Steps of a history that are kept, thinned out evenly when there are more."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Instances as the solver is given them, as they truly are, and their solutions."""
+
+    problem: Problem
+    true_problem: Problem
+    exact: Tensor
+
+    def select(self, index: slice) -> Subject:
+        """Some of the instances."""
+        return Subject(
+            self.problem.select(index), self.true_problem.select(index), self.exact[index]
+        )
+
+
+def measure(solver: Solver, subject: Subject, *, batch: int = BATCH) -> dict[str, Any]:
+    """The measured part of a row; numbers that do not exist are None."""
+    errors, residuals, steps, histories = [], [], [], []
+    status: Counter[str] = Counter()
+    count = subject.problem.batch
+    per_sample = 0.0
+    for start in range(0, count, batch):
+        part = subject.select(slice(start, start + batch))
+        history = History(part)
+        begin = time.process_time()
+        solution = solver.solve(part.problem, observe=history)
+        per_sample = (time.process_time() - begin) / part.problem.batch
+        errors.append(relative_error(solution.tensor, part.exact))
+        residuals.append(residual_mse(part.true_problem, solution.tensor))
+        steps.append(solution.steps.double())
+        status.update(ending.name for ending in solution.status)
+        histories.append(history)
+    error, residual = torch.cat(errors), torch.cat(residuals)
+    return {
+        "samples": count,
+        "error": _number(error.mean()),
+        "error_spread": _number(error.std(correction=0)),
+        "error_worst": _number(error.max()),
+        "residual": _number(residual.mean()),
+        "steps": _number(torch.cat(steps).mean()),
+        "status": dict(status),
+        **_timings(solver, subject, per_sample),
+        "history": joined(histories),
+    }
+
+
+class History:
+    """Error, residual and correction of every sample after every step, as an observer.
+
+    `steps` maps the number of a step to a table (3, B), NaN for samples that were not seen there:
+    some solvers run all samples side by side, others one after another.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.steps: dict[int, Tensor] = {}
+
+    def __call__(self, seen: Observation) -> None:
+        at = seen.samples
+        empty = torch.full((3, self.subject.problem.batch), math.nan, dtype=torch.float64)
+        table = self.steps.setdefault(seen.step, empty)
+        table[0, at] = relative_error(seen.u, self.subject.exact[at])
+        table[1, at] = residual_mse(self.subject.true_problem.select(at), seen.u)
+        if seen.correction is not None:
+            table[2, at] = seen.correction.flatten(1).double().square().mean(1).sqrt()
+
+    def table(self, steps: list[int]) -> Tensor:
+        """The values (steps, 3, B); what has stopped keeps its last ones."""
+        count = self.subject.problem.batch
+        filled = torch.full((3, count), math.nan, dtype=torch.float64)
+        rows = []
+        for step in steps:
+            now = self.steps.get(step, filled)
+            filled = torch.where(now.isnan(), filled, now)
+            rows.append(filled)
+        return torch.stack(rows)
+
+
+def joined(histories: list[History]) -> dict[str, Any] | None:
+    """The histories of several batches as means over all samples, or None without any steps."""
+    steps = sorted(set().union(*(history.steps for history in histories)))
+    if len(steps) < 2:
+        return None
+    means = torch.cat([history.table(steps) for history in histories], 2).mean(2)
+    thinning = math.ceil(len(steps) / RECORDED)
+    curves: dict[str, Any] = {"step": steps[::thinning]}
+    for position, name in enumerate(("error", "residual", "correction")):
+        curves[name] = [_number(value) for value in means[::thinning, position]]
+    return curves
+
+
+def _timings(solver: Solver, subject: Subject, per_sample: float) -> dict[str, float | None]:
+    """CPU seconds per sample, one sample at a time and in batches."""
+    count, many = subject.problem.batch, None
+    if per_sample > SLOW:
+        return {"seconds_batch_1": round(per_sample, 6), f"seconds_batch_{BATCH}": None}
+    singles = [subject.problem.select(slice(i, i + 1)) for i in range(min(3, count))]
+    repeats = sorted(_seconds(solver, problem) for problem in singles)
+    if count >= BATCH:
+        many = _seconds(solver, subject.problem.select(slice(0, BATCH))) / BATCH
+    return {"seconds_batch_1": repeats[len(repeats) // 2], f"seconds_batch_{BATCH}": many}
+
+
+def _seconds(solver: Solver, problem: Problem) -> float:
+    begin = time.process_time()
+    solver.solve(problem)
+    return round(time.process_time() - begin, 6)
+
+
+def _number(value: Tensor) -> float | None:
+    """Four digits, or None for what is not finite."""
+    number = float(value)
+    return float(f"{number:.4g}") if math.isfinite(number) else None
+
+
+def failed(count: int, reason: str) -> dict[str, Any]:
+    """The measured part of a row that could not be measured, and why."""
+    empty = ("error", "error_spread", "error_worst", "residual", "steps", "seconds_batch_1")
+    return {
+        "samples": count,
+        **dict.fromkeys(empty),
+        "status": {reason: count},
+        f"seconds_batch_{BATCH}": None,
+        "history": None,
+    }

@@ -1,0 +1,269 @@
+"""Studies: curves and fields of single instances, which rows do not hold.
+
+noisy-start    residual and error against CPU seconds, every method from the same noisy field
+               (nonlinear Helmholtz, κ = 2, λ = 1)                                  Fig. 3a
+starts         ENS from starts whose residuals span seven orders of magnitude       Fig. 3b
+conditioning   singular values of the Jacobian at a solution, the field of Proposition 1, and the
+               round-off of Newton and Gauss-Newton                                 App. A
+fields         final fields and snapshots of one instance per regime                Figs. 4, 9-12
+
+A study is a function of a laboratory; it returns plain values (or arrays) to store.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neuralsolver.equations import Darcy, Equation, Helmholtz, Poisson, generator
+from neuralsolver.evaluation.conditioning import gap_field, singular_values
+from neuralsolver.evaluation.metrics import relative_error, residual_mse
+from neuralsolver.evaluation.rounding import rounding_experiment
+from neuralsolver.experiments.methods import METHODS, Setting
+from neuralsolver.experiments.paper import EXPERIMENTS, Experiment, Instances, Regime, instances
+from neuralsolver.experiments.run import machine
+from neuralsolver.experiments.scales import Scale
+from neuralsolver.solvers import FixedSteps, Observation, TrainedSolver
+from neuralsolver.solvers.iterate import Solver
+from neuralsolver.solvers.optimisation import noise_start
+
+NOISY_START = (
+    "ens",
+    "ens-contractive",
+    "ens-accelerated",
+    "newton",
+    "gauss-newton",
+    "gradient-descent",
+    "pino-ttop",
+    "pinn",
+)
+START_SIZES = tuple(10.0**power for power in range(-3, 5))
+"""Relative size of the noise added to the solution; its residual grows by the same factors."""
+STEPS = 60
+SNAPSHOTS = (0, 1, 2, 5, 10, 20, 40)
+DRAWN: dict[str, tuple[str, ...]] = {
+    "helmholtz": ("in-distribution", "shift", "cross-equation", "super-resolution", "noisy-input"),
+    "nonlinear-helmholtz": ("shift",),
+    "poisson": ("cross-equation",),
+    "darcy": ("in-distribution", "shift"),
+    "ablations": ("in-distribution",),
+}
+DRAWN_METHODS = ("fno", "pino", "pino-ttop", "ens", "ens-contractive")
+FOLLOWED = ("ens", "ens-zero-field", "ens-contractive")
+CONDITIONED: tuple[Equation, ...] = (
+    Poisson(),
+    *(Helmholtz(wavenumber=k) for k in (1.0, 2.0, 3.0, 4.0, 4.2, 4.4, 4.5, 5.0, 6.0)),
+    Helmholtz(wavenumber=2.0, nonlinearity=1.0),
+    Helmholtz(wavenumber=3.0, nonlinearity=4.0),
+    Darcy(),
+    Darcy(low=1.0, high=100.0),
+)
+
+
+@dataclass(frozen=True)
+class Laboratory:
+    """What a study works with: trained models by experiment and recipe, sizes, and test data."""
+
+    model: Callable[[Experiment, str], TrainedSolver]
+    scale: Scale
+    seed: int
+    data: Path | None = None
+
+    def draw(self, regime: Regime, resolution: int | None = None) -> Instances:
+        """One instance of a regime."""
+        return instances(regime, resolution or self.scale.resolution, 1, self.seed, self.data)
+
+    def prepare(
+        self, method: str, experiment: Experiment, regime: Regime, drawn: Instances
+    ) -> Solver:
+        """A method ready to solve what was drawn."""
+        setting = Setting(
+            regime,
+            drawn.problem,
+            drawn.exact,
+            self.seed,
+            self.scale.effort,
+            lambda recipe: self.model(experiment, recipe),
+        )
+        return METHODS[method].prepare(setting)
+
+    def conditions(self) -> dict[str, Any]:
+        """What a result has to say about its making."""
+        return {"resolution": self.scale.resolution, "seed": self.seed, "machine": machine()}
+
+
+class Curve:
+    """Seconds, residual and error after every step of one instance, as an observer."""
+
+    def __init__(self, drawn: Instances) -> None:
+        self.drawn = drawn
+        self.seconds: list[float] = []
+        self.residual: list[float] = []
+        self.error: list[float] = []
+        self.begin = time.process_time()
+        self.watching = 0.0
+
+    def __call__(self, seen: Observation) -> None:
+        now = time.process_time()
+        self.seconds.append(now - self.begin - self.watching)
+        u = seen.u.double()
+        self.residual.append(float(residual_mse(self.drawn.true_problem, u)[0]))
+        self.error.append(float(relative_error(u, self.drawn.exact)[0]))
+        # looking is not solving
+        self.watching += time.process_time() - now
+
+    def values(self) -> dict[str, list[float | None]]:
+        """The curve as lists of plain numbers, None where there is none."""
+        columns = {"seconds": self.seconds, "residual": self.residual, "error": self.error}
+        return {name: [_plain(x) for x in column] for name, column in columns.items()}
+
+
+def _plain(x: float) -> float | None:
+    return float(f"{x:.4g}") if np.isfinite(x) else None
+
+
+def noisy_start(laboratory: Laboratory) -> dict[str, Any]:
+    """Every method from the same noise, on one instance of the nonlinear Helmholtz equation."""
+    experiment = EXPERIMENTS["nonlinear-helmholtz"]
+    regime = experiment.regime("in-distribution")
+    drawn = laboratory.draw(regime)
+    start = noise_start(drawn.problem, laboratory.seed)
+    curves = []
+    for key in NOISY_START:
+        solver = laboratory.prepare(key, experiment, regime, drawn)
+        curve = Curve(drawn)
+        # the networks of TTOP and PINN are the field: there is nothing to start from
+        own_start = key in ("pino-ttop", "pinn")
+        solution = solver.solve(drawn.problem, None if own_start else start, curve)
+        status = solution.status[0].name
+        curves.append(
+            {"method": key, "label": METHODS[key].label, **curve.values(), "status": status}
+        )
+    return {"curves": curves, **laboratory.conditions()}
+
+
+def starts(laboratory: Laboratory) -> dict[str, Any]:
+    """The paper's and the contractive ENS from noise of growing size on top of the solution."""
+    experiment = EXPERIMENTS["nonlinear-helmholtz"]
+    drawn = laboratory.draw(experiment.regime("in-distribution"))
+    rng = generator(laboratory.seed, 12)
+    noise = torch.from_numpy(rng.standard_normal(tuple(drawn.exact.shape)))
+    noise *= drawn.exact.norm() / noise.norm()
+    curves = []
+    for recipe, method in (("paper", "ens"), ("contractive", "ens-contractive")):
+        network = laboratory.model(experiment, recipe).network
+        for size in START_SIZES:
+            curve = Curve(drawn)
+            start = drawn.problem.impose(drawn.exact + size * noise)
+            network.solve(drawn.problem, start, curve, stop=FixedSteps(STEPS))
+            values = curve.values()
+            curves.append(
+                {
+                    "method": method,
+                    "start": f"{size:g} × noise",
+                    "initial_residual": values["residual"][0],
+                    "residual": values["residual"],
+                    "error": values["error"],
+                }
+            )
+    return {"curves": curves, **laboratory.conditions()}
+
+
+def conditioning(laboratory: Laboratory) -> list[dict[str, Any]]:
+    """Extremal singular values, the gap of Proposition 1 and round-off, at a solution of each."""
+    return [_conditioned(equation, laboratory) for equation in CONDITIONED]
+
+
+EPSILON = 1e-2
+"""Euclidean norm of the residual of the field of Proposition 1."""
+PERTURBATION = 1e-10
+
+
+def _conditioned(equation: Equation, laboratory: Laboratory) -> dict[str, Any]:
+    regime = Regime(equation.name, equation.name, equation)
+    drawn = laboratory.draw(regime)
+    problem, exact = drawn.problem, drawn.exact
+    found = singular_values(problem, exact)
+    gap = gap_field(problem, exact, EPSILON, found)
+    small = laboratory.draw(regime, min(laboratory.scale.resolution, 32))
+    rounding = rounding_experiment(small.problem, small.exact, PERTURBATION)
+    return {
+        "equation": equation.name,
+        "constants": equation.constants(),
+        **laboratory.conditions(),
+        "smallest": _plain(float(found.smallest[0])),
+        "largest": _plain(float(found.largest[0])),
+        "condition": _plain(float(found.condition[0])),
+        "gap": {
+            "epsilon": EPSILON,
+            "residual": _plain(float(gap.residual[0])),
+            "error": _plain(float(gap.error[0])),
+            "bound": _plain(float(gap.bound[0])),
+        },
+        "rounding": {
+            "resolution": small.problem.resolution,
+            "perturbation": PERTURBATION,
+            **{
+                name: _plain(float(getattr(rounding, name)[0]))
+                for name in (
+                    "newton",
+                    "newton_formula",
+                    "gauss_newton",
+                    "gauss_newton_formula",
+                    "newton_single",
+                    "gauss_newton_single",
+                )
+            },
+        },
+    }
+
+
+def fields(laboratory: Laboratory) -> dict[str, np.ndarray[Any, Any]]:
+    """Input, truth, final fields and snapshots of one instance of each regime that is drawn."""
+    arrays: dict[str, Tensor] = {}
+    for name, regimes in DRAWN.items():
+        experiment = EXPERIMENTS[name]
+        for key in regimes:
+            regime = experiment.regime(key)
+            drawn = laboratory.draw(regime, experiment.sized(laboratory.scale).resolution)
+            place = f"{name}/{key}"
+            arrays[f"{place}/input"] = drawn.problem.inputs
+            arrays[f"{place}/truth"] = drawn.exact
+            for method in (m for m in DRAWN_METHODS if m in experiment.methods):
+                solver = laboratory.prepare(method, experiment, regime, drawn)
+                arrays[f"{place}/{method}"] = solver.solve(drawn.problem).tensor
+            for method in (m for m in FOLLOWED if m in experiment.methods):
+                solver = laboratory.prepare(method, experiment, regime, drawn)
+                arrays |= _snapshots(f"{place}/{method}", solver, drawn)
+    return {name: u[0, 0].float().numpy() for name, u in arrays.items()}
+
+
+def _snapshots(place: str, solver: Solver, drawn: Instances) -> Mapping[str, Tensor]:
+    """Error, residual and correction after some of the steps."""
+    kept: dict[str, Tensor] = {}
+
+    def observe(seen: Observation) -> None:
+        if seen.step not in SNAPSHOTS:
+            return
+        kept[f"{place}@{seen.step}/error"] = seen.u - drawn.exact
+        kept[f"{place}@{seen.step}/residual"] = seen.residual
+        if seen.correction is not None:
+            kept[f"{place}@{seen.step}/correction"] = seen.correction
+
+    solver.solve(drawn.problem, observe=observe)
+    return kept
+
+
+STUDIES: dict[str, Callable[[Laboratory], Any]] = {
+    "noisy-start": noisy_start,
+    "starts": starts,
+    "conditioning": conditioning,
+    "fields": fields,
+}
