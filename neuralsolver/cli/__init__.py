@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from neuralsolver.cli import bench, data, demo, solve, train
+from neuralsolver.cli import bench, data, demo, evaluate, report, solve, train
 from neuralsolver.errors import InvalidInput, ReferenceFailure
 
 _CommandError: Any = typer.BadParameter.__mro__[2]
@@ -38,6 +38,8 @@ app.command("generate")(data.generate)
 app.command("info")(data.info)
 app.command("show")(data.show)
 app.command("convert")(data.convert)
+app.command("evaluate")(evaluate.evaluate)
+app.command("report")(report.report)
 app.add_typer(bench.app, name="bench")
 
 

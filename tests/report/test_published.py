@@ -1,0 +1,77 @@
+"""The printed numbers: a few known by heart, all of them against the TeX source where it is."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from neuralsolver.report.published import columns_of, printed, published, rows_of
+from tests.report.paper_tables import cells
+
+FILE = "shared/paper/error-conditioned-neural-solvers.tex"
+SOURCE = Path(os.environ.get("ENS_PAPER", Path(__file__).parents[3] / FILE))
+
+COUNTS = {
+    "comparison": 6,
+    "forward_helmholtz": 63,
+    "forward_NS": 63,
+    "kolmogorov": 63,
+    "diffusion_original": 35,
+    "datagen": 6,
+    "extrap": 32,
+    "forward_poisson": 56,
+    "Darcy": 42,
+    "nonlinear_hz": 42,
+    "Ablation": 20,
+    "HZ_AB": 32,
+    "NS_AB": 32,
+    "KF_AB": 32,
+}
+
+
+def test_every_table_has_its_cells():
+    assert Counter(table for table, *_ in published()) == COUNTS
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "mark"),
+    [
+        (("forward_helmholtz", "ENS", "In-distribution", "error"), "3.04e-03", "best"),
+        (("forward_helmholtz", "PCFM", "Super-resolution", "residual"), "OOM", ""),
+        (("forward_poisson", "FNO", "Extrapolation", "error"), "1.00e+00", ""),
+        (("Darcy", "PINO(TTOP)", "Extrapolation", "error"), "3.87e-01", "second"),
+        (("Darcy", "PCFM", "In-distribution", "error"), "diverged", ""),
+        (("nonlinear_hz", "PCFM", "Extrapolation", "residual"), "5.53e+00", "best"),
+        (("forward_NS", "POSEIDON", "Super-resolution", "error"), "8.83e-03", "best"),
+        (("kolmogorov", "ENS", "Forcing-shift", "residual"), "3.72e-01", "second"),
+        (("KF_AB", "ENS", "Forcing-shift", "residual"), "3.80e-01", "second"),
+        (("Ablation", "FNO-CNN", "Helmholtz", "steps"), "45", ""),
+        (("diffusion_original", "Palette", "all", "seconds"), "2.8", "best"),
+        (("datagen", "Navier-Stokes", "all", "seconds"), "23.30", ""),
+        (("extrap", "nonlinear Helmholtz", "Extrapolation", "evaluation"), "κ=3, λ=4", ""),
+    ],
+)
+def test_anchor(place, text, mark):
+    cell = printed(*place)
+    assert cell is not None
+    assert (cell.text, cell.mark) == (text, mark)
+
+
+def test_a_cell_is_a_number_or_a_word():
+    assert printed("HZ_AB", "ENS", "In-distribution", "error").value == 3.04e-3
+    assert printed("kolmogorov", "PCFM", "In-distribution", "error").value is None
+    assert printed("kolmogorov", "nobody", "In-distribution", "error") is None
+
+
+def test_rows_and_columns_keep_the_order_of_the_paper():
+    methods = ["ENS", "FNO", "PINO", "PINO(TTOP)", "POSEIDON", "DiffusionPDE", "PCFM"]
+    assert rows_of("forward_poisson") == methods
+    assert columns_of("extrap", "Darcy flow") == ["Forcing shift", "Super-resolution"]
+
+
+def test_every_cell_is_that_of_the_paper():
+    if not SOURCE.is_file():
+        pytest.skip("the source of the paper is not part of the repository")
+    expected = {tuple(place): (text, mark) for *place, text, mark in cells(SOURCE.read_text())}
+    assert {place: (cell.text, cell.mark) for place, cell in published().items()} == expected

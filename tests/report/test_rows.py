@@ -1,0 +1,66 @@
+"""Reading rows back: the last one counts, half a line at the end does not, seeds are joined."""
+
+import json
+
+import pytest
+
+from neuralsolver.errors import FileDamaged, InvalidInput
+from neuralsolver.report.rows import Results, joined, read_rows
+from tests.report.made_up import row
+
+PLACE = ("helmholtz", "shift", "ens")
+
+
+def written(folder, lines):
+    path = folder / "helmholtz.jsonl"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_the_last_of_equal_rows_counts(tmp_path):
+    rows = [row(*PLACE, error=1.0), row(*PLACE, seed=1, error=5.0), row(*PLACE, error=2.0)]
+    found = read_rows(written(tmp_path, [json.dumps(r) for r in rows]))
+    assert sorted((r.seed, r.error) for r in found) == [(0, 2.0), (1, 5.0)]
+
+
+def test_half_a_line_at_the_end_is_no_row(tmp_path):
+    text = json.dumps(row(*PLACE))
+    assert len(read_rows(written(tmp_path, [text, text[:50]]))) == 1
+
+
+def test_half_a_line_elsewhere_is_damage(tmp_path):
+    text = json.dumps(row(*PLACE))
+    with pytest.raises(FileDamaged, match="line 1"):
+        read_rows(written(tmp_path, [text[:50], text]))
+
+
+def test_seeds_are_joined(tmp_path):
+    rows = [
+        row(*PLACE, seed=s, error=e, status={"PLATEAU": 9, "DIVERGED": s})
+        for s, e in enumerate((1.0, 3.0))
+    ]
+    written(tmp_path, [json.dumps(r) for r in rows])
+    one = Results.read(tmp_path).get(*PLACE)
+    assert (one.error, one.error_spread, one.seeds, one.samples) == (2.0, 1.0, 2, 200)
+    assert one.status == {"PLATEAU": 18, "DIVERGED": 1}
+
+
+def test_a_seed_without_a_number_leaves_no_mean(tmp_path):
+    rows = read_rows(
+        written(
+            tmp_path, [json.dumps(row(*PLACE, seed=s, error=e)) for s, e in ((0, 1.0), (1, None))]
+        )
+    )
+    assert joined(rows).error is None
+
+
+def test_a_series_has_only_numbers_to_draw(tmp_path):
+    history = {"step": [0, 3, 6, 9], "error": [1.0, None, float("nan"), 0.5]}
+    found = read_rows(written(tmp_path, [json.dumps(row(*PLACE, history=history))]))[0]
+    assert found.series("error") == ([0.0, 9.0], [1.0, 0.5])
+    assert found.series("residual") == ([], [])
+
+
+def test_no_folder_is_said(tmp_path):
+    with pytest.raises(InvalidInput, match="nowhere"):
+        Results.read(tmp_path / "nowhere")
