@@ -139,4 +139,4 @@ def test_list_names_what_there_is(capsys):
     assert run(["list", "--json"]) == 0
     known = json.loads(capsys.readouterr().out)
     assert set(known["equations"]) == set(EQUATIONS)
-    assert known["recipes"] == ["contractive", "paper", "fno"]
+    assert known["recipes"][:2] == ["contractive", "paper"]

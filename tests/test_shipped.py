@@ -9,17 +9,17 @@ import pytest
 import torch
 
 import neuralsolver as ns
-from neuralsolver.bench import recipes, targets
+from neuralsolver.bench import targets
 from neuralsolver.cli import run
 from neuralsolver.data.truth import truth
 from neuralsolver.equations import EQUATIONS, Problem
 from neuralsolver.experiments.demo import STATIC
+from neuralsolver.experiments.evaluate import Evaluation
+from neuralsolver.experiments.paper import EXPERIMENTS
+from neuralsolver.experiments.scales import SCALES
 from neuralsolver.training.library import SHIPPED, shipped
 
-EXPECTED = {
-    *(f"{name}-{recipe}" for name in STATIC for recipe in ("contractive", "fno")),
-    "helmholtz-paper",
-}
+EXPECTED = {f"{name}-{recipe}" for name in STATIC for recipe in ("contractive", "fno", "paper")}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -133,10 +133,12 @@ def test_a_regime_is_measured_and_printed():
     assert "MISSED" in targets.table([missed])
 
 
-def test_recipes_are_compared_on_the_same_instances(monkeypatch):
-    chosen = [regime for regime in recipes.REGIMES if regime[:2] == ("helmholtz", "trained")]
-    monkeypatch.setattr(recipes, "REGIMES", chosen)
-    rows = {row["recipe"]: row for row in recipes.measure(samples=2, seed=1)}
-    assert list(rows) == ["fno", "paper", "contractive", "classical"]
-    assert rows["contractive"]["error"] < 1e-6 * min(rows["paper"]["error"], rows["fno"]["error"])
-    assert "classical" in recipes.table(list(rows.values()))
+def test_the_recipes_rank_as_the_readme_says(tmp_path):
+    here = Evaluation(
+        EXPERIMENTS["helmholtz"], SCALES["desk"], tmp_path, data=tmp_path, seed=1, samples=2
+    )
+    rows = here.run(["fno", "ens", "ens-contractive", "reference"], ["in-distribution"])
+    error = {row["method"]: row["error"] for row in rows}
+    assert error["ens"] < 0.6 * error["fno"]
+    assert error["ens-contractive"] < 1e-6 * error["ens"]
+    assert error["reference"] < 1e-12

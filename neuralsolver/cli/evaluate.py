@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 from neuralsolver.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from neuralsolver.cli.progress import Progress
     from neuralsolver.experiments.evaluate import Evaluation, Row
 
 
@@ -46,28 +48,40 @@ def evaluate(
     known = [*EXPERIMENTS, *STUDIES]
     if experiment not in (*known, "all"):
         raise InvalidInput("experiment", f"one of {', '.join(known)} or all", experiment)
-    size = scale_named(scale)
-    printed: list[Any] = []
+    base = Evaluation(
+        EXPERIMENTS["helmholtz"], scale_named(scale), results, runs, data, seed, samples
+    )
+    printed: list[Row] = []
     for name in known if experiment == "all" else [experiment]:
         with Progress(name) as progress:
-            places = {"results": results, "runs": runs, "data": data, "seed": seed}
-            if name in EXPERIMENTS:
-                evaluation = Evaluation(EXPERIMENTS[name], size, samples=samples, **places)
-                chosen = evaluation.run(method, regime, progress.fraction)
-                printed.extend(chosen)
+            shown = replace(base, report=_Training(progress))
+            if name in STUDIES:
+                file = _study(name, shown)
                 if not as_json:
-                    print(_table(chosen))
-            else:
-                evaluation = Evaluation(EXPERIMENTS["helmholtz"], size, **places)
-                print(_study(name, evaluation))
+                    print(file)
+                continue
+            chosen = replace(shown, experiment=EXPERIMENTS[name]).run(
+                method, regime, progress.fraction
+            )
+        printed.extend(chosen)
+        if not as_json:
+            print(_table(chosen))
     if as_json:
         print(json.dumps(printed, ensure_ascii=False))
 
 
+class _Training:
+    """Shows how far the training of a missing model is."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+    def __call__(self, stage: str, done: float, record: Any) -> None:
+        self.progress.fraction(done, f"{stage} of a missing model, batch {record.batches}")
+
+
 def _study(name: str, evaluation: Evaluation) -> Path:
     """The file of a study, made if it is not there."""
-    from dataclasses import replace
-
     import numpy as np
 
     from neuralsolver.experiments.studies import STUDIES, Laboratory

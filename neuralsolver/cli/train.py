@@ -17,7 +17,7 @@ from neuralsolver.errors import InvalidInput
 def train(
     equation: Annotated[str, typer.Argument(help="Its name; `ens list` shows all.")],
     *,
-    recipe: Annotated[str, typer.Option(help="How: contractive, paper, fno, pino, …")] = "contractive",
+    recipe: Annotated[str, typer.Option(help="How; `ens list` shows all.")] = "contractive",
     scale: Annotated[str, typer.Option(help="paper, desk or tiny.")] = "desk",
     settings: Settings = None,
     seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,

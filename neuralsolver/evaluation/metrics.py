@@ -14,7 +14,8 @@ from neuralsolver.equations import Problem
 def relative_error(u: Tensor, exact: Tensor) -> Tensor:
     """Relative L2 error of each sample, in float64."""
     difference = (u.double() - exact.double()).flatten(1)
-    return difference.norm(dim=1) / exact.double().flatten(1).norm(dim=1)
+    relative: Tensor = difference.norm(dim=1) / exact.double().flatten(1).norm(dim=1)
+    return relative
 
 
 def residual_mse(problem: Problem, u: Tensor) -> Tensor:

@@ -26,8 +26,8 @@ from neuralsolver.training import load, shipped
 
 SAMPLES = 100
 FINE_SHARE = 4
-"""On a finer grid and near resonance, where steps are slow or many, this fraction of the samples
-is measured; the row says how many."""
+"""On a finer grid, where steps are slow, and in the regimes that are ours, this fraction of the
+samples is measured; the row says how many."""
 SEED = 20_264
 """Test data that nothing was trained or tuned on; the command takes any other."""
 
@@ -88,7 +88,7 @@ class Evaluation:
     def _measured(self, method: Method, regime: Regime) -> Row:
         sized = self.experiment.sized(self.scale)
         count = self.samples
-        if regime.refinement > 1 or regime.key.startswith("kappa"):
+        if regime.refinement > 1 or regime.beyond:
             count = max(1, count // FINE_SHARE)
         if method.samples is not None:
             count = min(count, max(1, method.samples // regime.refinement**2))

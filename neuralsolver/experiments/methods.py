@@ -202,7 +202,7 @@ ABLATIONS = {
     "fno-cnn": "ENS on FNO-CNN",
     "unet": "ENS on U-Net",
 }
-PER_INSTANCE, PER_NETWORK = 8, 3
+PER_INSTANCE, PER_NETWORK = 8, 2
 """Instances of the methods that solve or optimise each by itself; a row says how many it has."""
 
 METHODS: dict[str, Method] = {
