@@ -27,6 +27,12 @@ def models(as_json: AsJson = False) -> None:
     _bench("models", as_json)
 
 
+@app.command("transformer")
+def transformer(as_json: AsJson = False) -> None:
+    """Time the transformer of the flows over grids and frames, one thread."""
+    _bench("transformer", as_json)
+
+
 @app.command("targets")
 def targets(
     samples: Annotated[int, typer.Option(help="Fresh instances per regime.")] = 100,
@@ -37,16 +43,6 @@ def targets(
     _bench("targets", as_json, samples=samples, seed=seed)
 
 
-@app.command("recipes")
-def recipes(
-    samples: Annotated[int, typer.Option(help="Fresh instances per regime.")] = 100,
-    seed: Annotated[int, typer.Option(help="Another seed, other instances.")] = 20_262,
-    as_json: AsJson = False,
-) -> None:
-    """FNO, the paper's ENS and the contractive ENS on the same fresh instances."""
-    _bench("recipes", as_json, samples=samples, seed=seed)
-
-
 @app.command("seeds")
 def seeds(
     minutes: Annotated[float, typer.Option(help="Training time of each run.")] = 2.0,
@@ -54,6 +50,23 @@ def seeds(
 ) -> None:
     """Train the contractive recipe from three seeds on 32 x 32 points."""
     _bench("seeds", as_json, minutes=minutes)
+
+
+@app.command("solve")
+def solve(
+    resolutions: Annotated[
+        list[int] | None, typer.Option(help="Grids, one or several; 64 128 256 512 by default.")
+    ] = None,
+    more: Annotated[list[int] | None, typer.Argument(hidden=True)] = None,
+    samples: Annotated[int, typer.Option(help="Instances; fewer on grids beyond 256.")] = 4,
+    seed: Annotated[int, typer.Option(help="Another seed, other instances.")] = 20_263,
+    as_json: AsJson = False,
+) -> None:
+    """Seconds to a given error on Darcy flow, beside SciPy, PyAMG and the reference solver."""
+    # `--resolutions 64 128`: what follows the first number arrives as arguments
+    chosen = [*(resolutions or []), *(more or [])]
+    options = {"resolutions": chosen} if chosen else {}
+    _bench("solve", as_json, samples=samples, seed=seed, **options)
 
 
 def _bench(name: str, as_json: bool, **options: Any) -> None:

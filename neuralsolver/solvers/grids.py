@@ -26,14 +26,21 @@ def restrict(r: Tensor, resolution: int) -> Tensor:
 
 
 def weighted_adjoint(r: Tensor, resolution: int) -> Tensor:
-    """(H⁻¹h)² Pᵀ r."""
-    n = r.shape[-1]
-    coarse = torch.zeros(*r.shape[:-2], resolution, resolution, dtype=r.dtype, device=r.device)
-    with torch.enable_grad():
-        coarse.requires_grad_(True)
-        fine = prolong(coarse, n)
-    adjoint = torch.autograd.grad(fine, coarse, r)[0]
-    return adjoint * ((resolution - 1) / (n - 1)) ** 2
+    """(H⁻¹h)² Pᵀ r, one direction after the other."""
+    weight = ((resolution - 1) / (r.shape[-1] - 1)) ** 2
+    rows = _gather_rows(r, resolution)
+    return (weight * _gather_rows(rows.mT.contiguous(), resolution)).mT.contiguous()
+
+
+def _gather_rows(r: Tensor, resolution: int) -> Tensor:
+    """Pᵀ across the rows: each is shared between the two coarse rows it was interpolated from."""
+    n = r.shape[-2]
+    position = torch.arange(n, dtype=torch.float64, device=r.device) * (resolution - 1) / (n - 1)
+    lower = position.floor().clamp_max(resolution - 2).long()
+    upper_share = (position - lower).to(r.dtype)[:, None]
+    coarse = r.new_zeros(*r.shape[:-2], resolution, r.shape[-1])
+    coarse.index_add_(-2, lower, (1 - upper_share) * r)
+    return coarse.index_add_(-2, lower + 1, upper_share * r)
 
 
 def coarsen(field: Tensor, resolution: int) -> Tensor:
