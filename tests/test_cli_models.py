@@ -86,7 +86,8 @@ def test_an_answer_that_was_not_reached_is_exit_code_3(models, capsys):
 def test_the_text_says_what_differs_from_training(models, capsys):
     command = ["solve", str(models / "darcy-contractive"), "--set", "source=200"]
     assert run([*command, "--resolution", "24", "--tolerance", "1e-8"]) == 0
-    text = capsys.readouterr().out
+    printed = capsys.readouterr()
+    text = printed.out + printed.err
     assert "source = 200 was 100 in training" in text
     assert "V-cycles" in text
 

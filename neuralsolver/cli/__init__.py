@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from neuralsolver.cli import bench, data, demo, evaluate, report, solve, train
+from neuralsolver.cli import bench, data, demo, evaluate, models, report, solve, train
 from neuralsolver.errors import InvalidInput, ReferenceFailure
 
 _CommandError: Any = typer.BadParameter.__mro__[2]
@@ -30,10 +30,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("demo")(demo.demo)
-app.command("list")(solve.list_all)
+app.command("list")(models.list_all)
 app.command("solve")(solve.solve)
 app.command("train")(train.train)
-app.command("export")(solve.export)
+app.command("export")(models.export)
 app.command("generate")(data.generate)
 app.command("info")(data.info)
 app.command("show")(data.show)

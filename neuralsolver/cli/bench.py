@@ -33,6 +33,16 @@ def transformer(as_json: AsJson = False) -> None:
     _bench("transformer", as_json)
 
 
+@app.command("flows")
+def flows(
+    samples: Annotated[int, typer.Option(help="Trajectories per flow.")] = 3,
+    seed: Annotated[int, typer.Option(help="Another seed, other trajectories.")] = 20_264,
+    as_json: AsJson = False,
+) -> None:
+    """The residual of true trajectories: what no corrector of a flow can go below."""
+    _bench("flows", as_json, samples=samples, seed=seed)
+
+
 @app.command("targets")
 def targets(
     samples: Annotated[int, typer.Option(help="Fresh instances per regime.")] = 100,

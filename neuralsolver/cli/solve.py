@@ -1,108 +1,135 @@
-"""ens list | solve | export: using a trained model."""
+"""ens solve: a problem in, a solution out, by a trained model or the reference solver."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from neuralsolver.cli.data import AsJson, Settings, Threads, constants_text, parse_settings
+from neuralsolver.cli.data import AsJson, Settings, Threads, parse_settings
 from neuralsolver.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from neuralsolver.equations import Problem
+    from neuralsolver.equations import Equation, Problem
     from neuralsolver.solvers import Solution, TrainedSolver
 
 NOT_REACHED = 3
 """Exit code when the answer asked for was not reached."""
 
+METHODS = ("neural", "reference")
+PICTURES = (".png", ".pdf", ".svg", ".gif")
+REFERENCE_RESOLUTION = 64
 
-def list_all(as_json: AsJson = False) -> None:
-    """List equations, scales, recipes and the models that are at hand."""
-    from neuralsolver.equations import EQUATIONS
-    from neuralsolver.experiments.recipes import RECIPES
-    from neuralsolver.experiments.scales import SCALES
-    from neuralsolver.training.library import SHIPPED, shipped
-
-    cards = {name: read_model_card(SHIPPED / name) for name in shipped()}
-    if as_json:
-        equations = {name: equation.constants() for name, equation in EQUATIONS.items()}
-        known = {"equations": equations, "recipes": RECIPES, "scales": list(SCALES)}
-        print(json.dumps({**known, "models": cards}))
-        return
-    print("equations")
-    for name, equation in EQUATIONS.items():
-        print(f"  {name:20} {constants_text(equation.constants())}")
-    print(f"recipes\n  {', '.join(RECIPES)}\nscales")
-    for scale in SCALES.values():
-        print(f"  {scale.name:20} {scale.samples} samples on {scale.resolution} points")
-    print("models")
-    for name, card in cards.items():
-        print(f"  {name:28} {card}")
-
-
-def read_model_card(folder: Path) -> str:
-    """What a model is, in a line."""
-    from neuralsolver.training.checkpoint import read_card
-
-    card = read_card(folder)
-    constants = constants_text(card["equation"]["constants"])
-    return f"{card['resolution']} points, {card.get('scale', 'own')} scale, trained on {constants}"
+NOTED_MEAN = 1e-6
+"""A mean vorticity above this part of its size is no rounding of a float32 file."""
 
 
 def solve(
-    model: Annotated[str, typer.Argument(help="A shipped model (`ens list`) or a model folder.")],
+    model: Annotated[
+        str,
+        typer.Argument(help="A shipped model (`ens list`), a model folder, or an equation's name."),
+    ],
     *,
     input_file: Annotated[
         Path | None, typer.Option("--input", help="The input field, .npy. [default: random]")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the solution here, .npy.")] = None,
     settings: Settings = None,
+    method: Annotated[
+        str, typer.Option(help="neural, or reference: the classical solver, without a model.")
+    ] = "neural",
     steps: Annotated[int | None, typer.Option(help="Number of corrections.")] = None,
     tolerance: Annotated[
         float | None, typer.Option(help="Residual over that of the zero field. [default: 1e-6]")
     ] = None,
     resolution: Annotated[int | None, typer.Option(help="Grid of a random input.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of a random input.")] = 0,
-    plot: Annotated[Path | None, typer.Option(help="Draw the solution, .png.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the solution, .png; a flow also as .gif.")
+    ] = None,
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> int:
-    """Solve an equation with a trained model.
+    """Solve an equation with a trained model or the reference solver.
 
     Ends with exit code 3 when the answer asked for was not reached.
     """
     import torch
 
-    from neuralsolver.training import load
-
+    if method not in METHODS:
+        raise InvalidInput("--method", " or ".join(METHODS), method)
     if threads:
         torch.set_num_threads(threads)
-    solver = load(model)
-    problem = _problem(solver, input_file, settings, resolution, seed)
-    solution = solver.solve(problem, steps=steps, tolerance=tolerance, polish=True)
+    solver = _load(model) if method == "neural" else None
+    equation = _equation(model, solver, settings)
+    _check_plot(plot, equation)
+    usual = REFERENCE_RESOLUTION if solver is None else solver.resolution
+    problem = _problem(equation, input_file, resolution, usual, seed)
+    if solver is not None:
+        solution = _by_networks(solver, problem, steps, tolerance)
+    elif steps is None:
+        solution = _by_reference(problem, tolerance)
+    else:
+        raise InvalidInput("--steps", "no --method reference beside it", steps)
     _write(solution, output, plot)
     print(json.dumps(_result(solution)) if as_json else _text(solution, solver))
+    for note in (*_unlike_training(problem, solver), *_mean_vorticity(problem)):
+        print(f"note: {note}", file=sys.stderr)
     return 0 if solution.good else NOT_REACHED
 
 
+def _load(model: str) -> TrainedSolver:
+    from neuralsolver.equations import EQUATIONS
+    from neuralsolver.training import load
+    from neuralsolver.training.library import DEFAULT_RECIPE, shipped
+
+    missing = f"{model}-{DEFAULT_RECIPE}" not in shipped() and not Path(model).exists()
+    if model in EQUATIONS and missing:
+        expected = (
+            f"a model folder, since no model of {model} is shipped "
+            f"(`ens train {model}` makes one, `--method reference` needs none)"
+        )
+        raise InvalidInput("model", expected, model)
+    return load(model)
+
+
+def _equation(model: str, solver: TrainedSolver | None, settings: list[str] | None) -> Equation:
+    """The equation of a model, or the one called `model`, with the constants that are set."""
+    from neuralsolver.equations import EQUATIONS, equation_named
+    from neuralsolver.training import load
+    from neuralsolver.training.library import shipped
+
+    if solver is None and model not in EQUATIONS and (model in shipped() or Path(model).is_dir()):
+        solver = load(model)
+    name = model if solver is None else solver.equation.name
+    trained = {} if solver is None else solver.equation.constants()
+    return equation_named(name, {**trained, **parse_settings(settings)})
+
+
+def _check_plot(plot: Path | None, equation: Equation) -> None:
+    if plot is None:
+        return
+    if plot.suffix.lower() not in PICTURES:
+        raise InvalidInput("--plot", f"a file name ending in {', '.join(PICTURES)}", plot)
+    if plot.suffix.lower() == ".gif" and len(equation.solution_shape(8)) == 3:
+        raise InvalidInput("--plot", f"a .png, because {equation.name} does not move", plot)
+
+
 def _problem(
-    solver: TrainedSolver,
-    input_file: Path | None,
-    settings: list[str] | None,
-    resolution: int | None,
-    seed: int,
+    equation: Equation, input_file: Path | None, resolution: int | None, usual: int, seed: int
 ) -> Problem:
     import numpy as np
 
-    from neuralsolver.equations import Problem, equation_named
+    from neuralsolver.equations import Problem
 
-    constants = {**solver.equation.constants(), **parse_settings(settings)}
-    equation = equation_named(solver.equation.name, constants)
     if input_file is None:
-        return Problem.random(equation, resolution or solver.resolution, seed=seed, key=1)
+        return _random(equation, resolution or usual, seed)
     if resolution is not None:
         raise InvalidInput("--resolution", "no --input beside it", resolution)
     try:
@@ -112,6 +139,75 @@ def _problem(
     if not isinstance(field, np.ndarray):
         raise InvalidInput("--input", "a .npy file with one array", str(input_file))
     return Problem(equation, field)
+
+
+def _random(equation: Equation, resolution: int, seed: int) -> Problem:
+    """A random problem; a flow starts from what its random field has become at `start_time`."""
+    from neuralsolver.data.truth import truncate_spectrum, truth, working_resolution
+    from neuralsolver.equations import NavierStokes, Problem
+    from neuralsolver.equations.base import check_resolution
+
+    check_resolution(equation, resolution)
+    fine = working_resolution(equation, resolution)
+    drawn = Problem.random(equation, fine, seed=seed, key=1)
+    if not isinstance(equation, NavierStokes):
+        return drawn
+    # only the first frame is wanted; the others are as near as possible
+    brief = dataclasses.replace(equation, time_order=2, frames=2, frame_spacing=1e-6)
+    start = truth(brief, drawn.inputs.numpy()).inputs
+    return Problem(equation, truncate_spectrum(start, resolution)[0, 0])
+
+
+def _by_networks(
+    solver: TrainedSolver, problem: Problem, steps: int | None, tolerance: float | None
+) -> Solution:
+    equation, trained = problem.equation, solver.equation
+    if not equation.periodic:
+        return solver.solve(problem, steps=steps, tolerance=tolerance, polish=True)
+    # there is no V-cycle on the torus, and the frames are the channels of the networks
+    if problem.resolution != solver.resolution:
+        raise InvalidInput("resolution", f"{solver.resolution}, as trained", problem.resolution)
+    frames = (equation.solution_shape(8)[1], trained.solution_shape(8)[1])
+    if frames[0] != frames[1]:
+        raise InvalidInput("frames", f"{frames[1] - 1}, as trained", frames[0] - 1)
+    if steps is None and tolerance is None:
+        # a true flow has a residual, below which no tolerance leads: go on while it improves
+        return solver.network.solve(problem)
+    return solver.solve(problem, steps=steps, tolerance=tolerance)
+
+
+def _by_reference(problem: Problem, tolerance: float | None) -> Solution:
+    """The solution of the classical solver, judged by the residual like any other."""
+    import torch
+
+    from neuralsolver.data.truth import truncate_spectrum, truth, working_resolution
+    from neuralsolver.equations import NavierStokes
+    from neuralsolver.equations.fourier import resample
+    from neuralsolver.solvers.iterate import ResidualBelow, iterate
+    from neuralsolver.solvers.solution import Status
+    from neuralsolver.solvers.trained import DEFAULT_TOLERANCE
+
+    begin = time.perf_counter()
+    rule = ResidualBelow(DEFAULT_TOLERANCE if tolerance is None else tolerance, max_steps=0)
+    problem = problem.in_precision(torch.float64)
+    equation, n = problem.equation, problem.resolution
+    if isinstance(equation, NavierStokes):
+        # on a grid whose products keep all modes of the given field; the forcing is the same at
+        # all times, so that the clock may start with it
+        fine = max(working_resolution(equation, n), 2 * math.ceil(3 * n / 4))
+        started = dataclasses.replace(equation, start_time=0.0)
+        answer = truth(started, resample(problem.inputs, fine).numpy())
+    else:
+        answer = truth(equation, problem.inputs.numpy())
+    u = problem.impose(torch.from_numpy(truncate_spectrum(answer.solution, n)))
+    judged = iterate(lambda problem, u, residual: u, problem, u, rule)
+    status = tuple(
+        # its own discretisation is solved, which is all that was asked for without a tolerance
+        Status.FINISHED if tolerance is None and solved and was is Status.STEP_LIMIT else was
+        for was, solved in zip(judged.status, answer.solved, strict=True)
+    )
+    seconds, notes = time.perf_counter() - begin, {"method": "reference"}
+    return dataclasses.replace(judged, status=status, seconds=seconds, notes=notes)
 
 
 def _write(solution: Solution, output: Path | None, plot: Path | None) -> None:
@@ -125,7 +221,14 @@ def _write(solution: Solution, output: Path | None, plot: Path | None) -> None:
         memory = io.BytesIO()
         np.save(memory, np.asarray(solution.u))
         write_whole(output, memory.getvalue())
-    if plot is not None:
+    if plot is not None and plot.suffix.lower() == ".gif":
+        from neuralsolver.report.animation import animate
+
+        residual = solution.problem.residual(solution.tensor)
+        fields = {"vorticity": solution.tensor, "residual": residual}
+        first = {name: field[0, 0].detach().cpu().numpy() for name, field in fields.items()}
+        animate(plot, first, solution.problem.equation.frame_times)  # type: ignore[attr-defined]
+    elif plot is not None:
         solution.plot(str(plot))
 
 
@@ -146,13 +249,14 @@ def _result(solution: Solution) -> dict[str, Any]:
     }
 
 
-def _text(solution: Solution, solver: TrainedSolver) -> str:
+def _text(solution: Solution, solver: TrainedSolver | None) -> str:
     lines = [solution.summary()]
-    constants, trained = solution.problem.equation.constants(), solver.equation.constants()
-    for name, value in constants.items():
-        if value != trained[name]:
-            lines.append(f"note: {name} = {value:g} was {trained[name]:g} in training")
-    if solution.problem.resolution != solver.resolution:
+    if solver is None:
+        line = f"by the reference solver of {solution.problem.equation.name}"
+        if solution.problem.equation.periodic:
+            line += "; its residual is the floor that a true flow leaves (docs/flows.md)"
+        lines.append(line)
+    elif solution.problem.resolution != solver.resolution:
         lines.append(f"note: trained on {solver.resolution} points, so steps are V-cycles")
     if "classical_iterations" in solution.notes:
         used = solution.notes["classical_iterations"]
@@ -164,24 +268,30 @@ def _text(solution: Solution, solver: TrainedSolver) -> str:
     return "\n".join(lines)
 
 
-def export(
-    model: Annotated[str, typer.Argument(help="A shipped model or a model folder.")],
-    *,
-    output: Annotated[
-        Path | None, typer.Option(help="Folder to write to. [default: MODEL]")
-    ] = None,
-    kind: Annotated[str, typer.Option("--format", help="onnx or torch-export.")] = "onnx",
-    as_json: AsJson = False,
-) -> None:
-    """Write the networks of a model in a format other programs run, and compare the answers."""
-    from neuralsolver.training import load
-    from neuralsolver.training.export import export_networks
+def _unlike_training(problem: Problem, solver: TrainedSolver | None) -> list[str]:
+    """The constants that the networks were not trained with."""
+    if solver is None:
+        return []
+    notes = []
+    for field in dataclasses.fields(problem.equation):  # type: ignore[arg-type]
+        value, trained = (getattr(e, field.name) for e in (problem.equation, solver.equation))
+        if value != trained:
+            now, then = (f"{v:g}" if isinstance(v, float) else str(v) for v in (value, trained))
+            notes.append(f"{field.name} = {now} was {then} in training")
+    return notes
 
-    solver = load(model)
-    folder = output or Path(Path(model).name)
-    rows = export_networks(solver, kind, folder)
-    if as_json:
-        print(json.dumps(rows))
-        return
-    for row in rows:
-        print(f"{row['path']}: largest relative difference {row['difference']:.1e}")
+
+def _mean_vorticity(problem: Problem) -> list[str]:
+    """A word on a mean that no periodic flow has."""
+    from neuralsolver.equations import NavierStokes
+
+    if not isinstance(problem.equation, NavierStokes):
+        return []
+    fields = problem.inputs.double().flatten(1)
+    mean, size = fields.mean(1).abs(), fields.square().mean(1).sqrt()
+    if bool((mean <= NOTED_MEAN * size).all()):
+        return []
+    return [
+        f"the initial vorticity has the mean {float(mean.max()):.3g}, which no periodic velocity "
+        "has: it stays in the solution and moves nothing"
+    ]

@@ -3,6 +3,10 @@
     û(k) = Σ u(r) e^(−2πi k·r),   ∂ⱼu ↔ 2πi kⱼ û,   Δu ↔ −4π²|k|² û,   ψ̂ = ŵ / (4π²|k|²), ψ̂(0) = 0
 
 First derivatives drop the Nyquist mode of an even grid, whose derivative is not representable.
+
+A product of two fields with modes |k₁|, |k₂| ≤ K has modes up to 2K. On m points those beyond m/2
+come back as others (aliasing); the modes up to K stay clean when 3K < m. That is the 2/3 rule where
+the grid is given, m = n, and the 3/2 rule where the modes are, K = n/2 − 1.
 """
 
 from __future__ import annotations
@@ -35,3 +39,44 @@ def vorticity_derivatives(w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Te
     parts = (1j * k2 * stream, -1j * k1 * stream, 1j * k1 * transform, 1j * k2 * transform)
     fields = [torch.fft.irfft2(part, s=(n, n)) for part in (*parts, -square * transform)]
     return fields[0], fields[1], fields[2], fields[3], fields[4]
+
+
+def laplacian(w: Tensor) -> Tensor:
+    """Δw of a field w (..., n, n)."""
+    n = w.shape[-1]
+    square = symbols(n, w.dtype, w.device)[2]
+    field: Tensor = torch.fft.irfft2(-square * torch.fft.rfft2(w), s=(n, n))
+    return field
+
+
+def advection(w: Tensor, kept: int, points: int) -> Tensor:
+    """The modes up to `kept` of v·∇w, from those of w (..., n, n), by products on `points` points.
+
+    Free of aliasing when 3 `kept` < `points`; the answer is on the grid of w.
+    """
+    n = w.shape[-1]
+    k1, k2, square = symbols(points, w.dtype, w.device)
+    transform = _with_modes(torch.fft.rfft2(w, norm="forward"), kept, points)
+    stream = transform / torch.where(square == 0, 1.0, square)
+    parts = torch.stack((k2 * stream, k1 * transform, -k1 * stream, k2 * transform))
+    v1, w1, v2, w2 = torch.fft.irfft2(1j * parts, s=(points, points), norm="forward")
+    product = torch.fft.rfft2(v1 * w1 + v2 * w2, norm="forward")
+    answer: Tensor = torch.fft.irfft2(_with_modes(product, kept, n), s=(n, n), norm="forward")
+    return answer
+
+
+def resample(w: Tensor, points: int) -> Tensor:
+    """The field w (..., n, n) on a grid of `points` points: its modes below both Nyquist modes."""
+    kept = min(w.shape[-1], points) // 2 - 1
+    spectrum = _with_modes(torch.fft.rfft2(w, norm="forward"), kept, points)
+    field: Tensor = torch.fft.irfft2(spectrum, s=(points, points), norm="forward")
+    return field
+
+
+def _with_modes(spectrum: Tensor, kept: int, points: int) -> Tensor:
+    """The half spectrum of a `points` grid that has the modes |k₁|, |k₂| ≤ `kept` of another."""
+    columns = spectrum[..., : kept + 1]
+    between = columns.new_zeros((*columns.shape[:-2], points - 2 * kept - 1, kept + 1))
+    rows = torch.cat([columns[..., : kept + 1, :], between, columns[..., -kept:, :]], dim=-2)
+    beyond = rows.new_zeros((*rows.shape[:-1], points // 2 - kept))
+    return torch.cat([rows, beyond], dim=-1)

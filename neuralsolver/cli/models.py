@@ -1,0 +1,67 @@
+"""ens list | export: the trained models at hand, and how they leave the house."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from neuralsolver.cli.data import AsJson, constants_text
+
+
+def list_all(as_json: AsJson = False) -> None:
+    """List equations, scales, recipes and the models that are at hand."""
+    from neuralsolver.equations import EQUATIONS
+    from neuralsolver.experiments.recipes import RECIPES
+    from neuralsolver.experiments.scales import SCALES
+    from neuralsolver.training.library import SHIPPED, shipped
+
+    cards = {name: read_model_card(SHIPPED / name) for name in shipped()}
+    if as_json:
+        equations = {name: equation.constants() for name, equation in EQUATIONS.items()}
+        known = {"equations": equations, "recipes": list(RECIPES), "scales": list(SCALES)}
+        print(json.dumps({**known, "models": cards}))
+        return
+    print("equations")
+    for name, equation in EQUATIONS.items():
+        print(f"  {name:20} {constants_text(equation.constants())}")
+    print(f"recipes\n  {', '.join(RECIPES)}\nscales")
+    for scale in SCALES.values():
+        print(f"  {scale.name:20} {scale.samples} samples on {scale.resolution} points")
+    print("models")
+    for name, card in cards.items():
+        print(f"  {name:28} {card}")
+
+
+def read_model_card(folder: Path) -> str:
+    """What a model is, in a line."""
+    from neuralsolver.training.checkpoint import read_card
+
+    card = read_card(folder)
+    constants = constants_text(card["equation"]["constants"])
+    return f"{card['resolution']} points, {card.get('scale', 'own')} scale, trained on {constants}"
+
+
+def export(
+    model: Annotated[str, typer.Argument(help="A shipped model or a model folder.")],
+    *,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder to write to. [default: MODEL]")
+    ] = None,
+    kind: Annotated[str, typer.Option("--format", help="onnx or torch-export.")] = "onnx",
+    as_json: AsJson = False,
+) -> None:
+    """Write the networks of a model in a format other programs run, and compare the answers."""
+    from neuralsolver.training import load
+    from neuralsolver.training.export import export_networks
+
+    solver = load(model)
+    folder = output or Path(Path(model).name)
+    rows = export_networks(solver, kind, folder)
+    if as_json:
+        print(json.dumps(rows))
+        return
+    for row in rows:
+        print(f"{row['path']}: largest relative difference {row['difference']:.1e}")
