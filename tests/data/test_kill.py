@@ -39,7 +39,8 @@ def start(folder, workers):
 def finish(process):
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
-    assert errors == ""
+    # on a busy machine it takes so long that progress is reported
+    assert [line for line in errors.splitlines() if not line.endswith("/s")] == []
     return json.loads(output)
 
 
