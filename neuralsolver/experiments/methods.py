@@ -130,7 +130,7 @@ def _operator(recipe: str, setting: Setting) -> Solver:
     return Applied(setting.model(recipe), FixedSteps(0))
 
 
-def _unrolled(recipe: str, setting: Setting) -> Solver:
+def _unrolled(recipe: str, setting: Setting, stop: StoppingRule | None = None) -> Solver:
     solver = setting.model(recipe)
     regime = setting.regime
     if regime.refinement > 1:
@@ -138,7 +138,7 @@ def _unrolled(recipe: str, setting: Setting) -> Solver:
         held_out = Problem.random(regime.equation, grid, HELD_OUT, setting.seed, key=HELD_OUT_KEY)
         smaller = with_step_size(solver.network, search_step_size(solver.network, held_out))
         solver = replace(solver, network=smaller)
-    return Applied(solver, ResidualPlateau())
+    return Applied(solver, stop or FixedSteps(regime.corrections))
 
 
 def _contractive(accelerate: bool, setting: Setting) -> Solver:
@@ -226,6 +226,12 @@ METHODS: dict[str, Method] = {
             PER_NETWORK,
         ),
         Method("ens", "ENS", "learned", partial(_unrolled, "paper")),
+        Method(
+            "ens-plateau",
+            "ENS, stopped by its residual",
+            "learned",
+            partial(_unrolled, "paper", stop=ResidualPlateau()),
+        ),
         *(
             Method(f"ens-{key}", label, "learned", partial(_unrolled, f"paper-{key}"))
             for key, label in ABLATIONS.items()

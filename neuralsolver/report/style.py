@@ -37,6 +37,7 @@ class Style:
 
 METHOD_STYLE = {
     "ens": Style("ENS (paper's recipe)", BLUE, "o"),
+    "ens-plateau": Style("ENS, stopped by its residual", BLUE, "x", ":"),
     "ens-contractive": Style("ENS, contractive", VERMILION, "s"),
     "ens-accelerated": Style("ENS, accelerated", PURPLE, "D", "-."),
     "ens-zero-field": Style("ENS without the residual", ORANGE, "v", "--"),

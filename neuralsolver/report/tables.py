@@ -29,7 +29,15 @@ MARKS = (
     "underlined, in Markdown italic), the paper's numbers as in the paper."
 )
 PRINTED_NAME = {"ens": "ENS", "fno": "FNO", "pino": "PINO", "pino-ttop": "PINO(TTOP)"}
-LEARNED = ("ens", "ens-contractive", "ens-accelerated", "fno", "pino", "pino-ttop")
+LEARNED = (
+    "ens",
+    "ens-plateau",
+    "ens-contractive",
+    "ens-accelerated",
+    "fno",
+    "pino",
+    "pino-ttop",
+)
 UNLEARNED = ("reference", "truth", "zero")
 
 
