@@ -177,7 +177,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             tuple(
                 regime
                 for regime in _helmholtz()
-                if regime.key in ("in-distribution", "shift", "super-resolution", "noisy-input")
+                if regime.key in ("in-distribution", "shift", "noisy-input")
             ),
             (*BOUNDS, "ens", *SIGNALS, *BACKBONES),
             coarsening=2,
