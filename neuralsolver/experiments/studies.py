@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,9 @@ NOISY_START = (
 )
 START_SIZES = tuple(10.0**power for power in range(-3, 5))
 """Relative size of the noise added to the solution; its residual grows by the same factors."""
+STARTED = ("nonlinear-helmholtz", "helmholtz")
+NOISE_KEY = 12
+"""The random key of that noise."""
 STEPS = 60
 SNAPSHOTS = (0, 1, 2, 5, 10, 20, 40)
 DRAWN: dict[str, tuple[str, ...]] = {
@@ -151,13 +155,13 @@ def noisy_start(laboratory: Laboratory) -> dict[str, Any]:
 
 def starts(laboratory: Laboratory) -> dict[str, Any]:
     """The paper's and the contractive ENS from noise of growing size on top of the solution."""
-    experiment = EXPERIMENTS["nonlinear-helmholtz"]
-    drawn = laboratory.draw(experiment.regime("in-distribution"))
-    rng = generator(laboratory.seed, 12)
-    noise = torch.from_numpy(rng.standard_normal(tuple(drawn.exact.shape)))
-    noise *= drawn.exact.norm() / noise.norm()
     curves = []
-    for recipe, method in (("paper", "ens"), ("contractive", "ens-contractive")):
+    for name, recipe in product(STARTED, ("paper", "contractive")):
+        experiment = EXPERIMENTS[name]
+        drawn = laboratory.draw(experiment.regime("in-distribution"))
+        rng = generator(laboratory.seed, NOISE_KEY)
+        noise = torch.from_numpy(rng.standard_normal(tuple(drawn.exact.shape)))
+        noise *= drawn.exact.norm() / noise.norm()
         network = laboratory.model(experiment, recipe).network
         for size in START_SIZES:
             curve = Curve(drawn)
@@ -166,7 +170,8 @@ def starts(laboratory: Laboratory) -> dict[str, Any]:
             values = curve.values()
             curves.append(
                 {
-                    "method": method,
+                    "experiment": name,
+                    "method": {"paper": "ens", "contractive": "ens-contractive"}[recipe],
                     "start": f"{size:g} × noise",
                     "initial_residual": values["residual"][0],
                     "residual": values["residual"],

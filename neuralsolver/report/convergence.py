@@ -205,18 +205,24 @@ def starts(study: Any) -> Figure | None:
     curves = [entry for entry in curves if _positive([1], [entry.get("initial_residual")])]
     if not curves:
         return None
-    methods = list(dict.fromkeys(entry.get("method", "ens") for entry in curves))
-    figure = Figure(figsize=(9.0, 3.1 * len(methods) + 1.0), dpi=DPI, layout="constrained")
-    axes = figure.subplots(len(methods), 2, squeeze=False, sharex=True, sharey="col")
-    for line, method in zip(axes, methods, strict=True):
-        chosen = [entry for entry in curves if entry.get("method", "ens") == method]
+    solvers = list(dict.fromkeys(map(_solver, curves)))
+    figure = Figure(figsize=(9.0, 2.6 * len(solvers) + 1.0), dpi=DPI, layout="constrained")
+    axes = figure.subplots(len(solvers), 2, squeeze=False, sharex=True)
+    for line, solver in zip(axes, solvers, strict=True):
+        chosen = [entry for entry in curves if _solver(entry) == solver]
         for axis, quantity in zip(line, ("residual", "error"), strict=True):
             _draw_starts(axis, chosen, quantity)
-            label = METHOD_STYLE[method].label if method in METHOD_STYLE else method
-            furnish(axis, label, "corrections", QUANTITIES[quantity])
+            furnish(axis, solver, "corrections", QUANTITIES[quantity])
     figure.suptitle("The same solver from starts that are orders of magnitude apart", fontsize=10)
     shared_legend(figure, 4)
     return figure
+
+
+def _solver(entry: Any) -> str:
+    """Which solver a curve belongs to, in words."""
+    method, experiment = entry.get("method", "ens"), entry.get("experiment", "")
+    label = METHOD_STYLE[method].label if method in METHOD_STYLE else method
+    return f"{EXPERIMENTS.get(experiment, experiment)}: {label}" if experiment else label
 
 
 def _draw_starts(axis: Axes, curves: Sequence[Any], quantity: str) -> None:
