@@ -160,7 +160,7 @@ class Results:
         if not path.is_file():
             return {}
         try:
-            with np.load(io.BytesIO(path.read_bytes())) as archive:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
         except (ValueError, OSError, EOFError, KeyError, BadZipFile):
             raise FileDamaged(str(path), "an archive of fields", "something else") from None
