@@ -38,7 +38,8 @@ class Flow:
         self._half = np.zeros((2, resolution, columns), dtype=np.complex128)
         self._spectra = np.empty((2, resolution, columns), dtype=np.complex128)
         self._points = np.empty((2, resolution, resolution))
-        self._products = np.empty((2, resolution, resolution))
+        # zero, because one field alone is transformed together with whatever is in the other half
+        self._products = np.zeros((2, resolution, resolution))
         self.forcing = self.to_modes(forcing)
 
     def to_modes(self, points: Array) -> Spectrum:
