@@ -38,6 +38,7 @@ MAY_IMPORT = {
         "solvers",
         "training",
         "data",
+        "evaluation",
         "experiments",
     },
     "report": {

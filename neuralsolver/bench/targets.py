@@ -16,9 +16,9 @@ from torch import Tensor
 
 from neuralsolver.data.truth import truth
 from neuralsolver.equations import Darcy, Equation, Helmholtz, Poisson, Problem
+from neuralsolver.evaluation.metrics import relative_error
 from neuralsolver.solvers import Observation
 from neuralsolver.training import load
-from neuralsolver.training.objectives import squared_norm
 
 SAMPLES = 100
 SEED = 20_261
@@ -108,7 +108,7 @@ def measure_regime(regime: Regime, samples: int, seed: int) -> dict[str, Any]:
 
     def observe(seen: Observation) -> None:
         row = errors[-1].clone() if errors else torch.empty(len(exact), dtype=torch.float64)
-        row[seen.samples] = relative_error(seen.u.double(), exact[seen.samples])
+        row[seen.samples] = relative_error(seen.u, exact[seen.samples])
         errors.append(row)
 
     begin = time.perf_counter()
@@ -119,7 +119,7 @@ def measure_regime(regime: Regime, samples: int, seed: int) -> dict[str, Any]:
         observe=observe,
     )
     seconds = (time.perf_counter() - begin) / len(exact)
-    final = relative_error(solution.tensor.double(), exact)
+    final = relative_error(solution.tensor, exact)
     below = [step for step, row in enumerate(errors) if float(row.mean()) <= regime.target]
     described = asdict(regime) | {"dtype": str(regime.dtype).removeprefix("torch.")}
     described.pop("equation")
@@ -160,8 +160,3 @@ def instances(equation: Equation, resolution: int, count: int, seed: int) -> tup
     found = truth(equation, problem.inputs.numpy())
     solved = torch.from_numpy(np.flatnonzero(found.solved))
     return problem.select(solved), torch.from_numpy(found.solution)[solved]
-
-
-def relative_error(u: Tensor, exact: Tensor) -> Tensor:
-    """Relative L2 error per sample."""
-    return (squared_norm(u - exact) / squared_norm(exact)).sqrt()

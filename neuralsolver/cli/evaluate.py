@@ -14,7 +14,8 @@ from neuralsolver.errors import InvalidInput
 
 if TYPE_CHECKING:
     from neuralsolver.cli.progress import Progress
-    from neuralsolver.experiments.evaluate import Evaluation, Row
+    from neuralsolver.experiments.evaluate import Evaluation
+    from neuralsolver.experiments.rows import Row
 
 
 def evaluate(
@@ -87,7 +88,7 @@ def _study(name: str, evaluation: Evaluation) -> Path:
     from neuralsolver.experiments.studies import STUDIES, Laboratory
     from neuralsolver.files import write_whole
 
-    kind = "npz" if name == "fields" else "json"
+    kind = "npz" if name.endswith("fields") else "json"
     file = evaluation.results / evaluation.scale.name / f"{name}.{kind}"
     if file.exists():
         return file

@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.evaluation.metrics import relative_error, residual_mse
+from neuralsolver.evaluation.metrics import four_digits, relative_error, residual_mse
 from neuralsolver.solvers import Observation
 from neuralsolver.solvers.iterate import Solver
 
@@ -30,16 +30,23 @@ RECORDED = 200
 
 @dataclass(frozen=True)
 class Subject:
-    """Instances as the solver is given them, as they truly are, and their solutions."""
+    """Instances as the solver is given them, as they truly are, and their solutions.
+
+    `rejected` counts the fields that had no solution and were replaced.
+    """
 
     problem: Problem
     true_problem: Problem
     exact: Tensor
+    rejected: int = 0
 
     def select(self, index: slice) -> Subject:
         """Some of the instances."""
-        return Subject(
-            self.problem.select(index), self.true_problem.select(index), self.exact[index]
+        return replace(
+            self,
+            problem=self.problem.select(index),
+            true_problem=self.true_problem.select(index),
+            exact=self.exact[index],
         )
 
 
@@ -63,11 +70,11 @@ def measure(solver: Solver, subject: Subject, *, batch: int = BATCH) -> dict[str
     error, residual = torch.cat(errors), torch.cat(residuals)
     return {
         "samples": count,
-        "error": _number(error.mean()),
-        "error_spread": _number(error.std(correction=0)),
-        "error_worst": _number(error.max()),
-        "residual": _number(residual.mean()),
-        "steps": _number(torch.cat(steps).mean()),
+        "error": four_digits(error.mean()),
+        "error_spread": four_digits(error.std(correction=0)),
+        "error_worst": four_digits(error.max()),
+        "residual": four_digits(residual.mean()),
+        "steps": four_digits(torch.cat(steps).mean()),
         "status": dict(status),
         **_timings(solver, subject, per_sample),
         "history": joined(histories),
@@ -115,7 +122,7 @@ def joined(histories: list[History]) -> dict[str, Any] | None:
     thinning = math.ceil(len(steps) / RECORDED)
     curves: dict[str, Any] = {"step": steps[::thinning]}
     for position, name in enumerate(("error", "residual", "correction")):
-        curves[name] = [_number(value) for value in means[::thinning, position]]
+        curves[name] = [four_digits(value) for value in means[::thinning, position]]
     return curves
 
 
@@ -136,12 +143,6 @@ def _seconds(solver: Solver, problem: Problem) -> float:
     solution = solver.solve(problem)
     # a solver that knows its own seconds leaves out what was done only to fill in its Solution
     return round(min(time.process_time() - begin, solution.seconds), 6)
-
-
-def _number(value: Tensor) -> float | None:
-    """Four digits, or None for what is not finite."""
-    number = float(value)
-    return float(f"{number:.4g}") if math.isfinite(number) else None
 
 
 def failed(count: int, reason: str) -> dict[str, Any]:

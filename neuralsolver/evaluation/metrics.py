@@ -6,6 +6,8 @@ residual MSE         mean F(u)²          over all grid points, walls included (
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
 from neuralsolver.equations import Problem
@@ -21,3 +23,9 @@ def relative_error(u: Tensor, exact: Tensor) -> Tensor:
 def residual_mse(problem: Problem, u: Tensor) -> Tensor:
     """Mean squared residual of each sample."""
     return problem.residual(u.to(problem.inputs)).flatten(1).double().square().mean(1)
+
+
+def four_digits(value: float | Tensor) -> float | None:
+    """A number as it is stored in results, None for what is not finite."""
+    number = float(value)
+    return float(f"{number:.4g}") if math.isfinite(number) else None

@@ -1,24 +1,22 @@
 """Methods × regimes → rows on disk: what is there is kept, what is missing is measured.
 
-A row is one line of JSON appended in one write to `<results>/<scale>/<experiment>.jsonl`. A killed
-run leaves whole lines and at most one broken one at the end, which readers skip; the next run goes
+The rows of an experiment are in `<results>/<scale>/<experiment>.jsonl`. A run that was killed goes
 on with the first row that is missing. A model that is missing is trained first.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from neuralsolver.errors import InvalidInput, ReferenceFailure
-from neuralsolver.evaluation.measure import Subject, failed, measure
+from neuralsolver.evaluation.measure import failed, measure
 from neuralsolver.experiments.methods import Method, Setting, method_named
 from neuralsolver.experiments.paper import Experiment, Regime, instances
+from neuralsolver.experiments.rows import Row, append_row, read_rows
 from neuralsolver.experiments.run import Report, Training, machine, train
 from neuralsolver.experiments.scales import Scale
 from neuralsolver.solvers import TrainedSolver
@@ -31,7 +29,6 @@ samples is measured; the row says how many."""
 SEED = 20_264
 """Test data that nothing was trained or tuned on; the command takes any other."""
 
-Row = dict[str, Any]
 Progress = Callable[[float, str], None]
 """Called with the part that is done and the row that comes next."""
 
@@ -54,10 +51,6 @@ class Evaluation:
         """The rows."""
         return self.results / self.scale.name / f"{self.experiment.name}.jsonl"
 
-    def rows(self) -> list[Row]:
-        """Every row that is whole."""
-        return list(read_rows(self.file))
-
     def run(
         self,
         methods: list[str] | None = None,
@@ -67,7 +60,7 @@ class Evaluation:
         """Measure what is missing and return the rows asked for, of this seed."""
         chosen = [method_named(key) for key in methods or self.experiment.methods]
         where = [self.experiment.regime(key) for key in regimes or self._all_regimes()]
-        done = {self._key(row): row for row in self.rows()}
+        done = {self._key(row): row for row in read_rows(self.file)}
         pairs = [(regime, method) for regime in where for method in chosen]
         for position, (regime, method) in enumerate(pairs):
             key = (regime.key, method.key, self.seed)
@@ -90,11 +83,11 @@ class Evaluation:
         count = self.samples
         if regime.refinement > 1 or regime.beyond:
             count = max(1, count // FINE_SHARE)
+        # all rows of a regime are measured on the first of the same instances
+        drawn = instances(regime, sized.resolution, count, self.seed, self.data)
         if method.samples is not None:
             count = min(count, max(1, method.samples // regime.refinement**2))
-        # all rows of a regime are measured on the first of the same instances
-        drawn = instances(regime, sized.resolution, self.samples, self.seed, self.data)
-        subject = Subject(drawn.problem, drawn.true_problem, drawn.exact).select(slice(0, count))
+        subject = drawn.select(slice(0, count))
         try:
             setting = Setting(
                 regime, subject.problem, subject.exact, self.seed, self.scale.effort, self.model
@@ -123,22 +116,3 @@ class Evaluation:
             return load(name)
         training = Training(self.experiment.equation, recipe, self.experiment.sized(self.scale))
         return load(train(training, self.runs, data=self.data, report=self.report))
-
-
-def read_rows(file: Path) -> Iterator[Row]:
-    """The rows of a file; a broken last line is what a killed writer leaves and is skipped."""
-    if not file.exists():
-        return
-    for line in file.read_text(encoding="utf-8").split("\n"):
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
-            continue
-
-
-def append_row(file: Path, row: Row) -> None:
-    """Add a row in one write, after a newline if the last writer was killed in the middle."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    broken = file.exists() and not file.read_bytes().endswith(b"\n") and file.stat().st_size > 0
-    with file.open("a", encoding="utf-8") as stream:
-        stream.write("\n" * broken + json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")

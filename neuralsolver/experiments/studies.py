@@ -25,10 +25,12 @@ from torch import Tensor
 
 from neuralsolver.equations import Darcy, Equation, Helmholtz, Poisson, generator
 from neuralsolver.evaluation.conditioning import gap_field, singular_values
-from neuralsolver.evaluation.metrics import relative_error, residual_mse
+from neuralsolver.evaluation.measure import Subject
+from neuralsolver.evaluation.metrics import four_digits, relative_error, residual_mse
 from neuralsolver.evaluation.rounding import rounding_experiment
+from neuralsolver.experiments.flow_fields import flow_fields
 from neuralsolver.experiments.methods import METHODS, Setting
-from neuralsolver.experiments.paper import EXPERIMENTS, Experiment, Instances, Regime, instances
+from neuralsolver.experiments.paper import EXPERIMENTS, Experiment, Regime, instances
 from neuralsolver.experiments.run import machine
 from neuralsolver.experiments.scales import Scale
 from neuralsolver.solvers import FixedSteps, Observation, TrainedSolver
@@ -87,12 +89,12 @@ class Laboratory:
     seed: int
     data: Path | None = None
 
-    def draw(self, regime: Regime, resolution: int | None = None) -> Instances:
+    def draw(self, regime: Regime, resolution: int | None = None) -> Subject:
         """One instance of a regime."""
         return instances(regime, resolution or self.scale.resolution, 1, self.seed, self.data)
 
     def prepare(
-        self, method: str, experiment: Experiment, regime: Regime, drawn: Instances
+        self, method: str, experiment: Experiment, regime: Regime, drawn: Subject
     ) -> Solver:
         """A method ready to solve what was drawn."""
         setting = Setting(
@@ -113,7 +115,7 @@ class Laboratory:
 class Curve:
     """Seconds, residual and error after every step of one instance, as an observer."""
 
-    def __init__(self, drawn: Instances) -> None:
+    def __init__(self, drawn: Subject) -> None:
         self.drawn = drawn
         self.seconds: list[float] = []
         self.residual: list[float] = []
@@ -133,11 +135,7 @@ class Curve:
     def values(self) -> dict[str, list[float | None]]:
         """The curve as lists of plain numbers, None where there is none."""
         columns = {"seconds": self.seconds, "residual": self.residual, "error": self.error}
-        return {name: [_plain(x) for x in column] for name, column in columns.items()}
-
-
-def _plain(x: float) -> float | None:
-    return float(f"{x:.4g}") if np.isfinite(x) else None
+        return {name: [four_digits(x) for x in column] for name, column in columns.items()}
 
 
 def noisy_start(laboratory: Laboratory) -> dict[str, Any]:
@@ -154,9 +152,7 @@ def noisy_start(laboratory: Laboratory) -> dict[str, Any]:
         own_start = key in ("pino-ttop", "pinn")
         solution = solver.solve(drawn.problem, None if own_start else start, curve)
         status = solution.status[0].name
-        curves.append(
-            {"method": key, "label": METHODS[key].label, **curve.values(), "status": status}
-        )
+        curves.append({"method": key, **curve.values(), "status": status})
     return {"curves": curves, **laboratory.conditions()}
 
 
@@ -199,7 +195,7 @@ PERTURBATION = 1e-10
 
 
 def _conditioned(equation: Equation, laboratory: Laboratory) -> dict[str, Any]:
-    regime = Regime(equation.name, equation.name, equation)
+    regime = Regime(equation.name, equation)
     drawn = laboratory.draw(regime)
     problem, exact = drawn.problem, drawn.exact
     found = singular_values(problem, exact)
@@ -210,20 +206,20 @@ def _conditioned(equation: Equation, laboratory: Laboratory) -> dict[str, Any]:
         "equation": equation.name,
         "constants": equation.constants(),
         **laboratory.conditions(),
-        "smallest": _plain(float(found.smallest[0])),
-        "largest": _plain(float(found.largest[0])),
-        "condition": _plain(float(found.condition[0])),
+        "smallest": four_digits(found.smallest[0]),
+        "largest": four_digits(found.largest[0]),
+        "condition": four_digits(found.condition[0]),
         "gap": {
             "epsilon": EPSILON,
-            "residual": _plain(float(gap.residual[0])),
-            "error": _plain(float(gap.error[0])),
-            "bound": _plain(float(gap.bound[0])),
+            "residual": four_digits(gap.residual[0]),
+            "error": four_digits(gap.error[0]),
+            "bound": four_digits(gap.bound[0]),
         },
         "rounding": {
             "resolution": small.problem.resolution,
             "perturbation": PERTURBATION,
             **{
-                name: _plain(float(getattr(rounding, name)[0]))
+                name: four_digits(getattr(rounding, name)[0])
                 for name in (
                     "newton",
                     "newton_formula",
@@ -257,7 +253,7 @@ def fields(laboratory: Laboratory) -> dict[str, np.ndarray[Any, Any]]:
     return {name: u[0, 0].float().numpy() for name, u in arrays.items()}
 
 
-def _snapshots(place: str, solver: Solver, drawn: Instances) -> Mapping[str, Tensor]:
+def _snapshots(place: str, solver: Solver, drawn: Subject) -> Mapping[str, Tensor]:
     """Error, residual and correction after some of the steps."""
     kept: dict[str, Tensor] = {}
 
@@ -278,4 +274,5 @@ STUDIES: dict[str, Callable[[Laboratory], Any]] = {
     "starts": starts,
     "conditioning": conditioning,
     "fields": fields,
+    "flow-fields": flow_fields,
 }

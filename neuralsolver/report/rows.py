@@ -22,6 +22,7 @@ import numpy as np
 
 from neuralsolver.drawing import Field
 from neuralsolver.errors import FileDamaged, InvalidInput
+from neuralsolver.experiments.rows import read_rows as experiment_rows
 
 FAILURES = ("DIVERGED", "OUT_OF_MEMORY", "NOT_APPLICABLE")
 """Endings after which a sample has no answer of the method's own."""
@@ -70,23 +71,10 @@ FIELDS = frozenset(Row.__dataclass_fields__) - {"seeds"}
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of one file; of equal keys the last one counts.
-
-    A writer that was killed leaves half a line at the end, which is no row yet. Half a line
-    anywhere else is damage.
-    """
-    lines = path.read_text(encoding="utf-8").split("\n")
+    """The rows of one file; of equal keys the last one counts."""
     found: dict[tuple[str, ...], Row] = {}
-    for number, line in enumerate(lines):
-        if not line.strip():
-            continue
-        try:
-            content = json.loads(line)
-            row = Row(**{name: value for name, value in content.items() if name in FIELDS})
-        except (ValueError, TypeError, AttributeError):
-            if number == len(lines) - 1:
-                break
-            raise FileDamaged(f"{path} line {number + 1}", "a row", line[:60]) from None
+    for content in experiment_rows(path):
+        row = Row(**{name: value for name, value in content.items() if name in FIELDS})
         key = (row.experiment, row.regime, row.method, str(row.seed), row.scale)
         found.pop(key, None)
         found[key] = row
@@ -156,12 +144,20 @@ class Results:
     @cached_property
     def fields(self) -> Mapping[str, Field]:
         """The fields (n, n) of fields.npz by "<experiment>/<regime>/<item>"."""
-        path = self.folder / "fields.npz"
+        return self._archive("fields.npz")
+
+    @cached_property
+    def flow_fields(self) -> Mapping[str, Field]:
+        """The trajectories (T, n, n) of flow-fields.npz, and their times, by the same names."""
+        return self._archive("flow-fields.npz")
+
+    def _archive(self, name: str) -> Mapping[str, Field]:
+        path = self.folder / name
         if not path.is_file():
             return {}
         try:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
+                return {item: archive[item] for item in archive.files}
         except (ValueError, OSError, EOFError, KeyError, BadZipFile):
             raise FileDamaged(str(path), "an archive of fields", "something else") from None
 

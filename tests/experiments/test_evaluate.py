@@ -11,13 +11,14 @@ import torch
 
 from neuralsolver.cli import run
 from neuralsolver.equations import Darcy, Helmholtz, Poisson, Problem
-from neuralsolver.errors import InvalidInput
+from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.evaluation.measure import Subject, measure
 from neuralsolver.evaluation.metrics import relative_error, residual_mse
-from neuralsolver.experiments.evaluate import Evaluation, append_row, read_rows
+from neuralsolver.experiments.evaluate import Evaluation
 from neuralsolver.experiments.methods import METHODS, Answered, Setting
 from neuralsolver.experiments.paper import EXPERIMENTS, Regime, instances
 from neuralsolver.experiments.recipes import RECIPES, make_plan, make_solver
+from neuralsolver.experiments.rows import append_row, read_rows
 from neuralsolver.experiments.scales import SCALES
 
 TINY = replace(SCALES["tiny"], samples=16, batches=2)
@@ -65,8 +66,12 @@ def test_a_killed_writer_loses_its_own_row_only(tmp_path):
     append_row(file, {"a": 1})
     with file.open("a") as stream:
         stream.write('{"a": 2, "b"')
+    assert read_rows(file) == [{"a": 1}]
     append_row(file, {"a": 3})
-    assert list(read_rows(file)) == [{"a": 1}, {"a": 3}]
+    assert read_rows(file) == [{"a": 1}, {"a": 3}]
+    file.write_text('{"a": 1\n{"a": 3}\n')
+    with pytest.raises(FileDamaged, match="line 1"):
+        read_rows(file)
 
 
 def test_another_seed_means_other_instances(tmp_path):
@@ -75,14 +80,14 @@ def test_another_seed_means_other_instances(tmp_path):
         for seed in (1, 2)
     ]
     assert rows[0]["residual"] != rows[1]["residual"]
-    assert len(list(read_rows(evaluation(tmp_path, "helmholtz").file))) == 2
+    assert len(read_rows(evaluation(tmp_path, "helmholtz").file)) == 2
 
 
 def test_what_cannot_be_done_is_a_value(tmp_path):
     # a contractive model is not applied below its own resolution
     here = evaluation(tmp_path, "darcy")
     here.run(["ens-contractive"], ["in-distribution"])
-    smaller = Regime("smaller", "smaller grid", Darcy())
+    smaller = Regime("smaller", Darcy())
     drawn = instances(smaller, 8, 1, 3, tmp_path / "data")
     setting = Setting(smaller, drawn.problem, drawn.exact, 3, 1.0, here.model)
     with pytest.raises(InvalidInput, match="resolution"):
@@ -185,3 +190,13 @@ def test_the_command_prints_rows_and_names_what_it_does_not_know(tmp_path, capsy
     assert "experiment: expected one of helmholtz" in capsys.readouterr().err
     assert run(["evaluate", "darcy", "--method", "magic", *places]) == 1
     assert "method: expected one of truth" in capsys.readouterr().err
+
+
+def test_rows_measured_here_become_a_report(tmp_path, capsys):
+    evaluation(tmp_path, "poisson").run(["truth", "zero", "fno", "ens"], ["in-distribution"])
+    folder = tmp_path / "results"
+    assert run(["report", "--scale", "tiny", "--results", str(folder)]) == 0
+    assert "evolution-poisson.png" in capsys.readouterr().out
+    table = (folder / "tiny" / "tables" / "forward-poisson.md").read_text()
+    rows = read_rows(folder / "tiny" / "poisson.jsonl")
+    assert f"{rows[2]['error']:.2e}" in table

@@ -1,0 +1,68 @@
+"""The content of flow-fields.npz: one fresh trajectory a flow and regime, truth and errors.
+
+    <flow>/<regime>/times             (T,)       times of the stored frames, the given one first
+    <flow>/<regime>/truth             (T, n, n)  vorticity w
+    <flow>/<regime>/<method>/error    (T, n, n)  answer of the method minus w
+
+Everything but the times is in half precision: three digits of the truth, and three of each error
+whatever its size. Frames and points are thinned out to `FRAMES` and `POINTS`; with three fields of
+21 × 64 × 64 values, two flows and two regimes are 2 MB.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from neuralsolver.experiments.paper import EXPERIMENTS
+
+if TYPE_CHECKING:
+    from neuralsolver.experiments.studies import Laboratory
+
+FLOWS = ("navier-stokes", "kolmogorov")
+REGIMES = ("in-distribution", "forcing-shift")
+METHODS = ("operator", "ens-accelerated")
+"""A backbone alone, and inside ENS."""
+
+FRAMES, POINTS = 21, 64
+
+
+def flow_fields(laboratory: Laboratory) -> dict[str, np.ndarray[Any, Any]]:
+    """Solve one instance of every regime that is drawn; a study, as the fields of the others."""
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    for name in FLOWS:
+        experiment = EXPERIMENTS[name]
+        for key in REGIMES:
+            regime = experiment.regime(key)
+            drawn = laboratory.draw(regime, experiment.sized(laboratory.scale).resolution)
+            answers = {
+                method: laboratory.prepare(method, experiment, regime, drawn)
+                .solve(drawn.problem)
+                .tensor
+                for method in METHODS
+                if method in experiment.methods
+            }
+            times: np.ndarray[Any, Any] = regime.equation.frame_times  # type: ignore[attr-defined]
+            stored = thinned(times, drawn.exact, answers)
+            arrays |= {f"{name}/{key}/{item}": values for item, values in stored.items()}
+    return arrays
+
+
+def thinned(
+    times: np.ndarray[Any, Any], truth: Tensor, answers: Mapping[str, Tensor]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """The first trajectory of a batch (B, 1, T, n, n) and the errors of its answers, as stored."""
+    later = math.ceil((len(times) - 1) / (FRAMES - 1)) or 1
+    apart = math.ceil(truth.shape[-1] / POINTS)
+
+    def kept(field: Tensor) -> np.ndarray[Any, Any]:
+        return field[0, 0, ::later, ::apart, ::apart].detach().cpu().numpy().astype(np.float16)
+
+    stored = {"times": np.asarray(times[::later], dtype=np.float32), "truth": kept(truth)}
+    for method, answer in answers.items():
+        stored[f"{method}/error"] = kept(answer.to(truth) - truth)
+    return stored
