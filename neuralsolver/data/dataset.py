@@ -63,7 +63,7 @@ class DatasetSpec:
         return {
             "equation": self.equation.name,
             "class": definition(self.equation),
-            "constants": canonical(self.equation),
+            "constants": self._constants(),
             "count": self.count,
             "resolution": self.resolution,
             "split": self.split,
@@ -71,6 +71,11 @@ class DatasetSpec:
             "generator_version": GENERATOR_VERSION,
             "dtype": DTYPE,
         }
+
+    def _constants(self) -> dict[str, Any]:
+        """What the samples depend on: not how a residual of them is taken."""
+        values = canonical(self.equation)
+        return {name: v for name, v in values.items() if name not in self.equation.numerics}
 
     @property
     def fingerprint(self) -> str:

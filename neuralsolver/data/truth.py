@@ -89,14 +89,20 @@ def _darcy(equation: Darcy, drawn: Array) -> Truth:
 
 @truth.register
 def _navier_stokes(equation: NavierStokes, drawn: Array) -> Truth:
+    solution = trajectories(equation, drawn)
+    return Truth(solution[:, :, 0], solution, np.ones(len(drawn), dtype=bool))
+
+
+def trajectories(equation: NavierStokes, initial: Array, step: float | None = None) -> Array:
+    """The frames (B, 1, T, n, n) from fields (B, 1, n, n) at t = 0; a `step` fixes that of time."""
     wave = {
         "diagonal": reference.diagonal_forcing,
         "kolmogorov": reference.kolmogorov_forcing,
     }[equation.forcing]
-    forcing = wave(drawn.shape[-1], equation.forcing_amplitude, equation.forcing_wavenumber)
-    frames = reference.integrate(drawn[:, 0], forcing, equation.viscosity, equation.frame_times)
-    solution = frames[:, None]
-    return Truth(solution[:, :, 0], solution, np.ones(len(drawn), dtype=bool))
+    n, times = initial.shape[-1], equation.frame_times
+    forcing = wave(n, equation.forcing_amplitude, equation.forcing_wavenumber)
+    frames = reference.integrate(initial[:, 0], forcing, equation.viscosity, times, step=step)
+    return frames[:, None]
 
 
 def _all_solved(drawn: Array, solution: Array) -> Truth:

@@ -40,6 +40,8 @@ class Equation(ABC):
     periodic: ClassVar[bool] = False
     dependent: ClassVar[tuple[str, ...]] = ()
     """Constants that follow from the others unless they are given; zero asks for that."""
+    numerics: ClassVar[tuple[str, ...]] = ()
+    """Constants that say how the residual is taken: no true solution depends on them."""
     minimum_resolution: ClassVar[int] = 8
 
     @property
@@ -73,6 +75,15 @@ class Equation(ABC):
     def impose(self, u: Tensor, inputs: Tensor) -> Tensor:
         """u with the values that are known beforehand: zero on the walls."""
         return zero_ring(u)
+
+    def first_guess(self, inputs: Tensor) -> Tensor:
+        """The field one begins with, zero by default; its residual is the unit of all others."""
+        shape = (inputs.shape[0], *self.solution_shape(inputs.shape[-1]))
+        return self.impose(inputs.new_zeros(shape), inputs)
+
+    def invert_linear_part(self, residual: Tensor) -> Tensor | None:
+        """L⁻¹r for a part L of ∂F/∂u that is inverted exactly and cheaply, where one is known."""
+        return None
 
     def conditioning(self, inputs: Tensor) -> Tensor:
         """What a network sees of the inputs, as channels (B, C, n, n)."""
@@ -192,6 +203,10 @@ class Problem:
         """The zero guess, with the known values imposed."""
         shape = (self.batch, *self.equation.solution_shape(self.resolution))
         return self.impose(self.inputs.new_zeros(shape))
+
+    def first_guess(self) -> Tensor:
+        """The field one begins with."""
+        return self.equation.first_guess(self.inputs)
 
     def select(self, index: Tensor | Sequence[int] | slice) -> Problem:
         """The sub-batch at `index`."""

@@ -17,6 +17,9 @@ The residual is spectral in space and a difference in time, so a true trajectory
 In space, v·∇w is a product of fields on the grid (the paper's, "none") or free of aliasing: by the
 "3/2" rule it has every mode of the grid, by the "2/3" rule those up to n/3, from those of w. The
 latter is what the reference solver integrates on the same grid. docs/flows.md has the floors.
+
+By the "2/3" rule no product reaches the modes beyond n/3. They only decay, which is a solution in
+closed form, and so they are imposed like the initial frame.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
-from neuralsolver.equations.fourier import advection, laplacian, vorticity_derivatives
+from neuralsolver.equations.fourier import advection, laplacian, symbols, vorticity_derivatives
 from neuralsolver.errors import InvalidInput
 from neuralsolver.reference.random_fields import periodic_field
 
@@ -61,6 +64,7 @@ class NavierStokes(Equation):
 
     input_names: ClassVar[tuple[str, ...]] = ("initial vorticity",)
     periodic: ClassVar[bool] = True
+    numerics: ClassVar[tuple[str, ...]] = ("time_order", "dealiasing")
     minimum_resolution: ClassVar[int] = 8
 
     def __post_init__(self) -> None:
@@ -90,8 +94,7 @@ class NavierStokes(Equation):
         return ("solution",)
 
     def constants(self) -> dict[str, Any]:
-        # How the residual is taken is named only where it is not the paper's way: trajectories do
-        # not depend on it, and what was stored before there was a choice keeps its fingerprint.
+        # how the residual is taken is named only where it is not the paper's way
         values = super().constants()
         usual = {"time_order": 2, "dealiasing": "none"}
         return {name: value for name, value in values.items() if usual.get(name) != value}
@@ -131,13 +134,69 @@ class NavierStokes(Equation):
         return advection(u, kept=n // 2 - 1, points=2 * math.ceil(3 * n / 4))
 
     def impose(self, u: Tensor, inputs: Tensor) -> Tensor:
-        return torch.cat([inputs[:, :, None], u[:, :, 1:]], dim=2)
+        if self.dealiasing == "2/3":
+            u = self._with_free_modes(u, inputs)
+        return with_initial_frame(u, inputs)
+
+    def _with_free_modes(self, u: Tensor, inputs: Tensor) -> Tensor:
+        """u with the modes beyond n/3 that follow from the initial frame and the forcing alone."""
+        n = u.shape[-1]
+        k1, k2, square = symbols(n, u.dtype, u.device)
+        kept = 2 * math.pi * ((n - 1) // 3 + 0.5)
+        # the square, because the Nyquist mode has no first derivative
+        free = (k1.abs() > kept) | (k2 > kept) | (square > 2 * kept**2)
+        initial, forcing = (
+            torch.fft.rfft2(field)[..., None, :, :] for field in (inputs, self.forcing_field(u))
+        )
+        elapsed = self.frame_spacing * torch.arange(u.shape[2], dtype=u.dtype, device=u.device)
+        decay = torch.exp(-self.viscosity * square * elapsed[:, None, None])
+        rate = self.viscosity * square.clamp_min(1.0)
+        answer = decay * initial + (1 - decay) / rate * forcing
+        field: Tensor = torch.fft.irfft2(torch.where(free, answer, torch.fft.rfft2(u)), s=(n, n))
+        return field
+
+    def first_guess(self, inputs: Tensor) -> Tensor:
+        """The flow that stands still: nearer than zero, and without its jump after frame 0."""
+        return inputs[:, :, None].repeat(1, 1, self.frames + 1, 1, 1)
+
+    def invert_linear_part(self, residual: Tensor) -> Tensor:
+        """The change e, zero in frame 0, whose ∂ₜe − νΔe is as near as possible to the residual.
+
+        Differences in time that see the initial frame are one equation more than there are
+        unknown frames, so this is the least-squares answer, mode by mode.
+        """
+        n, frames = residual.shape[-1], residual.shape[-3]
+        table = _inverses(n, frames, self.frame_spacing, self.viscosity, self.time_order)
+        spectrum = torch.fft.rfft2(residual)
+        modes = spectrum.flatten(0, 1).permute(2, 3, 1, 0).flatten(0, 1)
+        answer = table.to(residual) @ torch.cat([modes.real, modes.imag], -1)
+        real, imaginary = answer.chunk(2, -1)
+        found = torch.complex(real, imaginary).view(n, n // 2 + 1, frames, -1).permute(3, 2, 0, 1)
+        change: Tensor = torch.fft.irfft2(found.reshape(spectrum.shape), s=(n, n))
+        return change
 
     def solution_shape(self, resolution: int) -> tuple[int, ...]:
         return (1, self.frames + 1, resolution, resolution)
 
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
         return periodic_field(rng, resolution)[None]
+
+
+def with_initial_frame(u: Tensor, inputs: Tensor) -> Tensor:
+    """The trajectory u (B, 1, T, n, n) with `inputs` (B, 1, n, n) as its frame 0."""
+    return torch.cat([inputs[:, :, None], u[:, :, 1:]], dim=2)
+
+
+@functools.lru_cache(maxsize=8)
+def _inverses(n: int, frames: int, spacing: float, viscosity: float, order: int) -> Tensor:
+    """(∂ₜ + ν4π²|k|²)⁺ from all frames to all frames, for each mode of an n × n grid."""
+    unit = torch.eye(frames, dtype=torch.float64)
+    derivative = time_derivative(unit[:, :, None], spacing, order)[..., 0]
+    square = symbols(n, torch.float64, torch.device("cpu"))[2].flatten()
+    values, place = torch.unique(square, return_inverse=True)
+    operators = derivative + viscosity * values[:, None, None] * unit
+    inverses = torch.linalg.pinv(operators[:, :, 1:])
+    return torch.nn.functional.pad(inverses, (0, 0, 1, 0))[place]
 
 
 def time_derivative(w: Tensor, spacing: float, order: int = 2) -> Tensor:

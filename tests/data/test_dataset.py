@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from neuralsolver.data import DatasetSpec, generate, open_dataset
+from neuralsolver.data.generation import run_generation
 from neuralsolver.equations import Darcy, Helmholtz, NavierStokes, Poisson
 from neuralsolver.errors import InvalidInput
 
@@ -68,6 +69,29 @@ def test_the_generator_version_is_part_of_the_fingerprint(monkeypatch):
 def test_a_bad_description_names_the_field(change, word):
     with pytest.raises(InvalidInput, match=word):
         dataclasses.replace(SPEC, **change)
+
+
+@pytest.mark.parametrize("changes", [{"time_order": 4}, {"dealiasing": "2/3"}])
+def test_how_a_residual_is_taken_does_not_change_the_fingerprint(changes):
+    usual = NavierStokes(frames=4)
+    described = DatasetSpec(usual, 2, 16)
+    other = DatasetSpec(dataclasses.replace(usual, **changes), 2, 16)
+    assert other.fingerprint == described.fingerprint
+    longer = DatasetSpec(dataclasses.replace(usual, frames=5, **changes), 2, 16)
+    assert longer.fingerprint != described.fingerprint
+
+
+def test_one_file_serves_every_way_to_take_a_residual(tmp_path):
+    usual = NavierStokes(frames=4, frame_spacing=0.1, start_time=0.0)
+    accurate = dataclasses.replace(usual, time_order=4, dealiasing="2/3")
+    first = run_generation(DatasetSpec(accurate, 1, 16), tmp_path)
+    again = run_generation(DatasetSpec(usual, 1, 16), tmp_path)
+    assert (first.computed, again.computed) == (1, 0)
+    assert again.path == first.path
+    assert first.dataset.equation == accurate
+    assert again.dataset.equation == usual
+    assert first.dataset.problem().equation == accurate
+    assert first.dataset.spec == DatasetSpec(accurate, 1, 16)
 
 
 def test_reading_by_index_slice_list_and_mask(stored):

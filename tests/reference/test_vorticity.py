@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from neuralsolver.reference import (
     kolmogorov_forcing,
     periodic_field,
 )
+from neuralsolver.reference.torus import Flow
 
 
 def start(n: int, count: int = 1, seed: int = 0) -> np.ndarray:
@@ -167,6 +170,26 @@ def test_a_sample_has_the_same_bits_alone_and_in_a_batch(options: dict[str, obje
     for i in range(16):
         alone = integrate(w[i : i + 1], forcing, 1e-3, [0.0, 0.31], **options)  # type: ignore[arg-type]
         assert batch[i].tobytes() == alone[0].tobytes()
+
+
+def test_work_space_is_not_read_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Infinity stands for what may be in memory: transforming it is a warning, hence an error."""
+    w, forcing = start(16), kolmogorov_forcing(16, wavenumber=2)
+    expected = integrate(w, forcing, 1e-3, [0.1])
+    allocate, filled = np.empty, []
+
+    def used(shape: Any, dtype: Any = float, **more: Any) -> np.ndarray:
+        array: np.ndarray = allocate(shape, dtype, **more)
+        if array.dtype.kind in "fc":
+            array[...] = np.inf
+            filled.append(array.shape)
+        return array
+
+    monkeypatch.setattr(np, "empty", used)
+    flow = Flow(16, 1e-3, forcing)
+    np.testing.assert_allclose(flow.to_points(flow.forcing), forcing, atol=1e-14)
+    assert integrate(w, forcing, 1e-3, [0.1]).tobytes() == expected.tobytes()
+    assert filled
 
 
 def test_recording() -> None:
