@@ -45,6 +45,37 @@ class Constant(nn.Module):
         return self.value * torch.ones_like(x[:, :1])
 
 
+class Clocked(nn.Module):
+    """A network with a clock: it writes down what it is shown and answers next to nothing."""
+
+    clocked = True
+
+    def __init__(self, channels: int = 1) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.tensor(1e-3))
+        self.channels = channels
+        self.seen: list[float] = []
+
+    def forward(self, x: Tensor, clock: float) -> Tensor:
+        self.seen.append(clock)
+        return self.value * torch.ones_like(x[:, :1]).expand(-1, self.channels, -1, -1)
+
+
+class SpaceTime(nn.Module):
+    """A network with an axis for time that answers with the first channel it reads."""
+
+    dimension = 3
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.tensor(1.0))
+        self.read = torch.empty(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.read = x
+        return self.gain * x[:, :1]
+
+
 def sine_solver(defect: float = 0.3, shift: float = 0.0) -> NeuralSolver:
     return NeuralSolver(
         None,

@@ -28,7 +28,8 @@ from neuralsolver.models.local import (
     PaddingMode,
     check_choice,
     check_positive,
-    coordinates,
+    coordinate_channels,
+    places,
 )
 from neuralsolver.models.spectral import SpectralConvolution
 
@@ -38,7 +39,8 @@ Kind = Literal["pointwise", "cnn"]
 class FNO(nn.Module):
     """Takes (batch, in_channels, *grid), gives (batch, out_channels, *grid), on any grid.
 
-    The grid is (n, n) for two entries in `max_wavenumber`, (time, n, n) for three.
+    The grid is (n, n) for two entries in `max_wavenumber`, (time, n, n) for three. A trajectory is
+    not periodic in time: `time_padding` zero frames are appended for the spectral layers.
     `zero_output` starts the network as the zero function: a corrector that begins by doing nothing.
     """
 
@@ -56,6 +58,7 @@ class FNO(nn.Module):
         cnn_layers: int = 3,
         padding_mode: PaddingMode = "zeros",
         coordinates: bool = True,
+        time_padding: int = 0,
         zero_output: bool = False,
     ) -> None:
         super().__init__()
@@ -71,6 +74,7 @@ class FNO(nn.Module):
             "cnn_layers": cnn_layers,
             "padding_mode": padding_mode,
             "coordinates": coordinates,
+            "time_padding": time_padding,
             "zero_output": zero_output,
         }
         for field in ("in_channels", "out_channels", "width", "layers", "cnn_layers"):
@@ -81,12 +85,16 @@ class FNO(nn.Module):
         dimension = len(max_wavenumber)
         if dimension not in (2, 3):
             raise InvalidInput("max_wavenumber", "two or three integers", list(max_wavenumber))
+        if time_padding < 0 or (time_padding and dimension == 2):
+            raise InvalidInput("time_padding", "0, or frames of a trajectory", time_padding)
         self.dimension = dimension
+        self.time_padding = time_padding
         self.in_channels = in_channels
         self.padding_mode: PaddingMode = padding_mode
         self.coordinates = coordinates
 
-        first = in_channels + (dimension if coordinates else 0)
+        extra = coordinate_channels(dimension, padding_mode) if coordinates else 0
+        first = in_channels + extra
         cnn: Any = {
             "dimension": dimension,
             "kernel_size": kernel_size,
@@ -112,12 +120,16 @@ class FNO(nn.Module):
             shape = f"(batch, {self.in_channels}, {', '.join(['n'] * self.dimension)})"
             raise InvalidInput("input", f"shape {shape}", tuple(x.shape))
         if self.coordinates:
-            x = torch.cat([x, coordinates(x, self.padding_mode)], 1)
+            x = torch.cat([x, places(x, self.padding_mode)], 1)
         v: Tensor = self.lifting(x.movedim(1, -1))
+        if self.time_padding:
+            v = functional.pad(v, (0, 0, 0, 0, 0, 0, 0, self.time_padding))
         for index, block in enumerate(self.blocks):
             if index:
                 v = functional.gelu(v)
             v = block(v)
+        if self.time_padding:
+            v = v[:, : x.shape[2]]
         result: Tensor = self.projection(v)
         return result.movedim(-1, 1)
 

@@ -26,7 +26,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neuralsolver.errors import InvalidInput
-from neuralsolver.models.local import PaddingMode, check_choice, check_positive, coordinates
+from neuralsolver.models.local import (
+    PaddingMode,
+    check_choice,
+    check_positive,
+    coordinate_channels,
+    places,
+)
 from neuralsolver.models.transformer_blocks import Blocks, Mapping, RMSNorm, linear
 
 PAPER_SIZE: dict[str, Any] = {
@@ -46,8 +52,10 @@ class HDiT(nn.Module):
     depth once; the others attend to `kernel` × `kernel` tokens and have theirs on the way in and
     out. `feedforward` is the inner width in units of the width; `convolutional_feedforward` puts
     convolutions in its place at the level before the last. `coordinates` are read as further
-    channels, on the torus their cosines and sines: without them no place differs from another.
+    channels: without them no place differs from another.
     """
+
+    clocked = True
 
     def __init__(
         self,
@@ -92,7 +100,7 @@ class HDiT(nn.Module):
         self.coordinates = coordinates
         self.coarsest = patch * 2 ** (len(widths) - 1)
 
-        extra = 0 if not coordinates else 4 if padding_mode == "circular" else 2
+        extra = coordinate_channels(2, padding_mode) if coordinates else 0
         self.lifting = linear(patch**2 * (in_channels + extra), widths[0])
         self.mapping = Mapping(mapping_width, mapping_depth, feedforward)
         self.down, self.up = nn.ModuleList(), nn.ModuleList()
@@ -122,7 +130,7 @@ class HDiT(nn.Module):
             raise InvalidInput("input", shape, tuple(x.shape))
         rows, columns = x.shape[2:]
         if self.coordinates:
-            x = torch.cat([x, self._coordinates(x)], 1)
+            x = torch.cat([x, places(x, self.padding_mode)], 1)
         v: Tensor = self.lifting(_gather(self._continued(x).movedim(1, -1), self.patch))
         condition = self.mapping(_clock_column(clock, v))
         skips: list[Tensor] = []
@@ -135,13 +143,6 @@ class HDiT(nn.Module):
             v = blocks(split(v, skips.pop()), condition)
         result = _scatter(self.projection(self.norm(v)), self.patch)
         return result.movedim(-1, 1)[:, :, :rows, :columns]
-
-    def _coordinates(self, x: Tensor) -> Tensor:
-        places = coordinates(x, self.padding_mode)
-        if self.padding_mode == "zeros":
-            return places
-        angles = 2 * math.pi * places
-        return torch.cat([angles.cos(), angles.sin()], 1)
 
     def _continued(self, x: Tensor) -> Tensor:
         """x on the next grid of whole tokens of the coarsest level."""

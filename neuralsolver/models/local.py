@@ -2,7 +2,7 @@
 
 Between walls a convolution sees zeros outside and coordinates run from 0 to 1 inclusive, because
 the first and the last point lie on the wall. On the torus (padding mode "circular") it sees the
-other side, and the last point is one step short of 1. Time, the first axis of a field of three
+other side, and a coordinate is an angle. Time, the first axis of a field of three
 dimensions, always has walls: a trajectory begins and ends.
 """
 
@@ -33,16 +33,28 @@ def check_positive(field: str, value: int) -> None:
         raise InvalidInput(field, "an integer >= 1", repr(value))
 
 
-def coordinates(x: Tensor, padding_mode: PaddingMode) -> Tensor:
-    """The grid of x (batch, channels, *grid) as (batch, dimension, *grid), each axis in [0, 1]."""
+def coordinate_channels(dimension: int, padding_mode: PaddingMode) -> int:
+    """The number of channels of `places`."""
+    return dimension + 2 if padding_mode == "circular" else dimension
+
+
+def places(x: Tensor, padding_mode: PaddingMode) -> Tensor:
+    """Where the points of x (batch, channels, *grid) are, as channels (batch, …, *grid).
+
+    Between walls an axis is one channel in [0, 1]. On the torus that would jump, so a direction in
+    space is its cosine and sine. The first of three axes is time, which always has two ends.
+    """
     grid = x.shape[2:]
-    axes = []
+    channels = []
     for axis, n in enumerate(grid):
-        time = len(grid) == 3 and axis == 0
-        steps = n if padding_mode == "circular" and not time else max(n - 1, 1)
-        line = torch.arange(n, dtype=x.dtype, device=x.device) / steps
-        axes.append(line.reshape([-1 if a == axis else 1 for a in range(len(grid))]).expand(grid))
-    return torch.stack(axes).expand(x.shape[0], -1, *grid)
+        shape = [-1 if a == axis else 1 for a in range(len(grid))]
+        count = torch.arange(n, dtype=x.dtype, device=x.device).reshape(shape).expand(grid)
+        if padding_mode == "circular" and not (len(grid) == 3 and axis == 0):
+            angle = (2 * math.pi / n) * count
+            channels += [angle.cos(), angle.sin()]
+        else:
+            channels.append(count / max(n - 1, 1))
+    return torch.stack(channels).expand(x.shape[0], -1, *grid)
 
 
 class Convolution(nn.Module):

@@ -23,7 +23,8 @@ from neuralsolver.models.local import (
     PaddingMode,
     check_choice,
     check_positive,
-    coordinates,
+    coordinate_channels,
+    places,
 )
 
 
@@ -65,7 +66,7 @@ class UNet(nn.Module):
         self.smallest = 2 ** (len(multipliers) - 1)
 
         sizes = [width * multiplier for multiplier in multipliers]
-        first = in_channels + (2 if coordinates else 0)
+        first = in_channels + (coordinate_channels(2, padding_mode) if coordinates else 0)
         self.lifting = Convolution(first, width, 3, padding_mode=padding_mode)
         self.down = nn.ModuleList()
         self.halve = nn.ModuleList()
@@ -91,7 +92,7 @@ class UNet(nn.Module):
             expected = f"shape (batch, {self.in_channels}, n, n) with n >= {self.smallest}"
             raise InvalidInput("input", expected, tuple(x.shape))
         if self.coordinates:
-            x = torch.cat([x, coordinates(x, self.padding_mode)], 1)
+            x = torch.cat([x, places(x, self.padding_mode)], 1)
         v = self.lifting(x.contiguous(memory_format=torch.channels_last))
         skips: list[Tensor] = []
         for level, blocks in enumerate(self.down):

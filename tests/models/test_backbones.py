@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -161,17 +162,52 @@ def test_pointwise_linear_network_is_one_function_at_every_resolution() -> None:
     assert relative(model(fine[..., ::3, ::3]), model(fine)[..., ::3, ::3]) < 1e-12
 
 
-def test_coordinates_end_on_the_wall_or_one_step_short() -> None:
-    from neuralsolver.models.local import coordinates
+def test_coordinates_end_on_the_wall_and_are_angles_on_the_torus() -> None:
+    from neuralsolver.models.local import coordinate_channels, places
 
     x = torch.zeros(2, 1, 5, 4)
-    walls, torus = coordinates(x, "zeros"), coordinates(x, "circular")
+    walls, torus = places(x, "zeros"), places(x, "circular")
     assert walls.shape == (2, 2, 5, 4)
     assert torch.equal(walls[0, 0, :, 0], torch.tensor([0, 0.25, 0.5, 0.75, 1.0]))
-    assert torch.equal(torus[1, 1, 0], torch.tensor([0, 0.25, 0.5, 0.75]))
-    time = coordinates(torch.zeros(1, 1, 3, 4, 4), "circular")
+    torch.testing.assert_close(torus[1, 2, 0], torch.tensor([1.0, 0, -1, 0]), atol=1e-6, rtol=0)
+    torch.testing.assert_close(torus[1, 3, 0], torch.tensor([0.0, 1, 0, -1]), atol=1e-6, rtol=0)
+    time = places(torch.zeros(1, 1, 3, 4, 4), "circular")
     assert torch.equal(time[0, 0, :, 0, 0], torch.tensor([0, 0.5, 1.0]))
-    assert torch.equal(time[0, 2, 0, 0], torch.tensor([0, 0.25, 0.5, 0.75]))
+    assert torch.equal(time[0, 3:, 0, 0], torus[0, 2:, 0])
+    assert time.shape[1] == coordinate_channels(3, "circular")
+
+
+@pytest.mark.parametrize("padding", [0, 1, 3])
+def test_time_padding_leaves_the_grid_as_it_is(padding: int) -> None:
+    model = FNO(2, 3, width=4, layers=2, max_wavenumber=[2, 3, 3], time_padding=padding)
+    assert model(torch.zeros(2, 2, 6, 8, 10)).shape == (2, 3, 6, 8, 10)
+
+
+@pytest.mark.parametrize(("padding", "wrapped"), [(0, 1.0), (2, 0.0)])
+def test_with_time_padding_the_last_frame_does_not_reach_the_first(
+    padding: int, wrapped: float
+) -> None:
+    """The spectral layer is made to delay by a frame: W(k) = exp(−2πik/N) on N frames."""
+    frames, total = 5, 5 + padding
+    m = total // 2
+    model = FNO(1, 1, width=1, layers=1, max_wavenumber=[m, 0, 0], time_padding=padding)
+    model.coordinates = False
+    model.lifting, model.projection = nn.Identity(), nn.Identity()
+    k = torch.cat([torch.arange(m + 1), -torch.arange(1, m + 1)]).double()
+    angle = 2 * math.pi * k / total
+    layer = model.double().blocks[0]
+    with torch.no_grad():
+        layer.pointwise.weight.zero_()
+        layer.spectral.weight[:, 0, 0, :, 0, 0] = torch.stack([angle.cos(), -angle.sin()], 1)
+    x = torch.tensor([0.0, 2.0, 0.0, 0.0, 1.0], dtype=torch.float64).view(1, 1, frames, 1, 1)
+    expected = torch.tensor([wrapped, 0.0, 2.0, 0.0, 0.0], dtype=torch.float64)
+    torch.testing.assert_close(model(x).flatten(), expected, atol=1e-14, rtol=0)
+
+
+@pytest.mark.parametrize(("axes", "padding"), [([3, 3], 1), ([2, 3, 3], -1)])
+def test_time_padding_needs_time(axes: list[int], padding: int) -> None:
+    with pytest.raises(InvalidInput, match="time_padding"):
+        FNO(1, 1, max_wavenumber=axes, time_padding=padding)
 
 
 def test_parameter_counts() -> None:
