@@ -87,7 +87,8 @@ class Anderson:
         # columns of unit length, so that the small ridge means the same for all of them
         length = dr.norm(dim=1, keepdim=True).clamp_min(torch.finfo(dr.dtype).tiny)
         gram = (dr / length).mT @ (dr / length)
-        ridge = 1e-12 * torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+        size = max(1e-12, 10 * torch.finfo(gram.dtype).eps)
+        ridge = size * torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
         right = (dr / length).mT @ residual.flatten(1)[..., None]
         gamma = torch.linalg.solve(gram + ridge, right) / length.mT
         mixed = (u + correction).flatten(1) - ((du + dc) @ gamma)[..., 0]

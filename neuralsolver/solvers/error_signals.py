@@ -5,6 +5,7 @@ corrector reads e and its output is multiplied by ρ.
 
     residual           e = r,          ρ = 1            the paper's ENS
     scaled_residual    e = r / ρ,      ρ = RMS(r)       the answer shrinks with the residual
+    integrated         e = L⁻¹r / ρ,   ρ = RMS(L⁻¹r)    flows: in the units of the error
     zero_field         e = 0,          ρ = 1            ablation: computation without error feedback
     residual_gradient  e = Jᵀr,        ρ = 1            ablation: conditioning on ∇ ½‖r‖²
 
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
+from neuralsolver.errors import InvalidInput
 
 ErrorSignal = Callable[[Problem, Tensor, Tensor], tuple[Tensor, Tensor]]
 
@@ -35,6 +37,15 @@ def scaled_residual(problem: Problem, u: Tensor, r: Tensor) -> tuple[Tensor, Ten
     rms = r.flatten(1).square().mean(1).sqrt().view(_ones(r).shape)
     # a residual of exactly zero stays zero
     return r / rms.clamp_min(torch.finfo(r.dtype).tiny), rms
+
+
+def integrated_residual(problem: Problem, u: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+    """What the residual would mean without advection, scaled: L = ∂ₜ − νΔ is inverted exactly."""
+    integrated = problem.equation.invert_linear_part(r)
+    if integrated is None:
+        known = "one with a linear part that is easily inverted"
+        raise InvalidInput("equation", known, problem.equation.name)
+    return scaled_residual(problem, u, integrated)
 
 
 def zero_field(problem: Problem, u: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,6 +64,7 @@ def residual_gradient(problem: Problem, u: Tensor, r: Tensor) -> tuple[Tensor, T
 ERROR_SIGNALS: dict[str, ErrorSignal] = {
     "residual": residual,
     "scaled_residual": scaled_residual,
+    "integrated_residual": integrated_residual,
     "zero_field": zero_field,
     "residual_gradient": residual_gradient,
 }

@@ -88,7 +88,7 @@ class ResidualPlateau:
 
 @dataclass(frozen=True)
 class ResidualBelow:
-    """Stop when the residual is below `tolerance` times that of the zero field."""
+    """Stop when the residual is below `tolerance` times that of the first guess."""
 
     tolerance: float
     max_steps: int = 150
@@ -140,8 +140,8 @@ class _Ledger:
 
     def __init__(self, problem: Problem, u: Tensor) -> None:
         self.problem = problem
-        zero = residual_norm(problem.residual(problem.zeros()))
-        self.scale = zero.cpu().clamp_min(torch.finfo(torch.float64).tiny)
+        guess = residual_norm(problem.residual(problem.first_guess()))
+        self.scale = guess.cpu().clamp_min(torch.finfo(torch.float64).tiny)
         self.running = torch.arange(problem.batch)
         self.status = [Status.FINISHED] * problem.batch
         self.steps = torch.zeros(problem.batch, dtype=torch.long)

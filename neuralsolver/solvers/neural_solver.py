@@ -3,7 +3,11 @@
     û⁰ = P(f, g),      û⁽ᵏ⁺¹⁾ = û⁽ᵏ⁾ + β ρ C(û⁽ᵏ⁾, e⁽ᵏ⁾; f, g),      k = 0 … K−1
 
 with the predictor P, the corrector C, the error signal (e, ρ) and the step size β. Without a
-corrector (K = 0) this is a neural operator; without a predictor the iteration starts from zero.
+corrector (K = 0) this is a neural operator; without a predictor the iteration starts from the first
+guess of the equation, zero or a flow that stands still. To that guess a prediction is added.
+
+A network may follow a clock that tells the corrections apart: (k+1)/T with the T steps of training,
+growing past 1 where more are made (the paper's flows). A contraction is one map, without a clock.
 
 What a network reads is part of the method. The paper's networks read everything: P the inputs, C
 (f, u, r). A convergent corrector approximates −J⁻¹ with J = ∂F/∂u, so it reads the error and just
@@ -22,6 +26,7 @@ float32 networks is iterative refinement: each correction needs few digits, thei
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -59,6 +64,7 @@ class NeuralSolver(nn.Module):
         predictor_reads: Sequence[str] = ("inputs",),
         corrector_reads: Sequence[str] = ("inputs", "solution", "error"),
         smoothing: int = 0,
+        clock_steps: int | None = None,
         stop: StoppingRule | None = None,
     ) -> None:
         super().__init__()
@@ -74,6 +80,7 @@ class NeuralSolver(nn.Module):
         self.predictor_reads = tuple(predictor_reads)
         self.corrector_reads = tuple(corrector_reads)
         self.smoothing = smoothing
+        self.clock_steps = clock_steps
         self._diagonal: tuple[Problem, Tensor] | None = None
         self.stop: StoppingRule = stop or (
             FixedSteps(0) if corrector is None else ResidualPlateau()
@@ -81,28 +88,30 @@ class NeuralSolver(nn.Module):
 
     def predict(self, problem: Problem) -> Tensor:
         """û⁰, with the known values imposed."""
-        zero = problem.zeros()
+        guess = problem.first_guess()
         if self.predictor is None:
-            return zero
-        if "error" not in self.predictor_reads:
-            guess = self._evaluate(self.predictor, self.predictor_reads, problem, zero, zero)
+            return problem.impose(guess)
+        reads = self.predictor_reads
+        if "error" not in reads:
+            change = self._evaluate(self.predictor, reads, problem, guess, guess, clock=1.0)
         else:
-            guess = self._scaled(
-                self.predictor, self.predictor_reads, problem, zero, problem.residual(zero)
-            )
-        return problem.impose(guess)
+            residual = problem.residual(guess)
+            change = self._scaled(self.predictor, reads, problem, guess, residual, clock=1.0)
+        return problem.impose(guess + change)
 
-    def step(self, problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
-        """û⁽ᵏ⁺¹⁾ from û⁽ᵏ⁾ and its residual, with the known values imposed."""
+    def step(self, problem: Problem, u: Tensor, residual: Tensor, number: int = 0) -> Tensor:
+        """û⁽ᵏ⁺¹⁾ from û⁽ᵏ⁾ and its residual, k = `number`, with the known values imposed."""
         if self.smoothing:
             u, residual = self._smooth(problem, u, residual)
-        return problem.impose(u + self.correction(problem, u, residual))
+        return problem.impose(u + self.correction(problem, u, residual, number))
 
-    def correction(self, problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
+    def correction(self, problem: Problem, u: Tensor, residual: Tensor, number: int = 0) -> Tensor:
         """β ρ C(û, e; f, g), what the corrector alone answers to a residual."""
         if self.corrector is None:
             raise InvalidInput("corrector", "a network: this solver can only predict", None)
-        return self._scaled(self.corrector, self.corrector_reads, problem, u, residual)
+        clock = 1.0 if self.clock_steps is None else (number + 1) / self.clock_steps
+        reads = self.corrector_reads
+        return self._scaled(self.corrector, reads, problem, u, residual, clock=clock)
 
     @torch.no_grad()
     def _smooth(self, problem: Problem, u: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
@@ -123,26 +132,52 @@ class NeuralSolver(nn.Module):
         """Predict (or start from `u0`) and correct until the stopping rule is content."""
         begin = time.perf_counter()
         start = self.predict(problem) if u0 is None else problem.impose(u0.to(problem.inputs))
-        solution = iterate(self.step, problem, start, stop or self.stop, observe)
+        numbers = itertools.count()
+
+        def step(problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
+            return self.step(problem, u, residual, next(numbers))
+
+        solution = iterate(step, problem, start, stop or self.stop, observe)
         return replace(solution, seconds=time.perf_counter() - begin)
 
     def _scaled(
-        self, network: nn.Module, reads: Sequence[str], problem: Problem, u: Tensor, r: Tensor
+        self,
+        network: nn.Module,
+        reads: Sequence[str],
+        problem: Problem,
+        u: Tensor,
+        residual: Tensor,
+        *,
+        clock: float,
     ) -> Tensor:
         """β ρ N(…, e)."""
-        error, scale = ERROR_SIGNALS[self.error](problem, u, r)
-        return self.step_size * scale * self._evaluate(network, reads, problem, u, error)
+        error, scale = ERROR_SIGNALS[self.error](problem, u, residual)
+        answer = self._evaluate(network, reads, problem, u, error, clock=clock)
+        return self.step_size * scale * answer
 
     def _evaluate(
-        self, network: nn.Module, reads: Sequence[str], problem: Problem, u: Tensor, error: Tensor
+        self,
+        network: nn.Module,
+        reads: Sequence[str],
+        problem: Problem,
+        u: Tensor,
+        error: Tensor,
+        *,
+        clock: float,
     ) -> Tensor:
-        """The network on what it reads, frames as channels, in its own precision."""
-        parts = {
-            "inputs": lambda: problem.equation.conditioning(problem.inputs),
-            "solution": lambda: u.flatten(1, -3),
-            "error": lambda: error.flatten(1, -3),
-        }
-        channels = torch.cat([parts[name]() for name in reads], 1)
+        """The network on what it reads, in its own precision.
+
+        Frames are channels, unless the network has an axis for them: it then reads the inputs in
+        every frame.
+        """
+        inputs = problem.equation.conditioning(problem.inputs)
+        if getattr(network, "dimension", 2) == 3:
+            frames = inputs[:, :, None].expand(-1, -1, u.shape[2], -1, -1)
+            parts = {"inputs": frames, "solution": u, "error": error}
+        else:
+            parts = {"inputs": inputs, "solution": u.flatten(1, -3), "error": error.flatten(1, -3)}
         parameter = next(network.parameters())
-        output: Tensor = network(channels.to(parameter))
+        read = torch.cat([parts[name] for name in reads], 1).to(parameter)
+        clocked = getattr(network, "clocked", False)
+        output: Tensor = network(read, clock) if clocked else network(read)
         return output.to(u).view_as(u)

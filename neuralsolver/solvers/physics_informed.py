@@ -133,8 +133,8 @@ class _Update:
         self.given, self.problem = problem, problem.in_precision(weight.dtype)
         self.field, self.optimiser = field, optimiser
         self.schedule = MultiStepLR(optimiser, milestones, decay)
-        zero = residual_norm(self.problem.residual(self.problem.zeros()))
-        self.scale = torch.where(zero > 0, zero, 1.0).to(weight.dtype)
+        guess = residual_norm(self.problem.residual(self.problem.first_guess()))
+        self.scale = torch.where(guess > 0, guess, 1.0).to(weight.dtype)
         self.current: Tensor | None = None
 
     def run(self, steps: int, observe: Observer | None) -> Solution:

@@ -7,6 +7,9 @@ What it does depends on what is asked for:
                         GMRES for linear equations, Anderson mixing for nonlinear ones
     neither             tolerance 1e-6
 
+A flow is different: a true one has a residual, below which no tolerance leads, so that with neither
+the iteration goes on for as long as the residual improves, in float32. See `torus` for its grids.
+
 With a tolerance, iterate and residual are kept in float64 (iterative refinement; the networks stay
 in float32): how small a residual float32 can show depends on the grid, 1e-5 on 64 × 64 points.
 """
@@ -36,6 +39,7 @@ from neuralsolver.solvers.iterate import (
 from neuralsolver.solvers.multilevel import VCycle, nested_iteration
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.solution import Solution
+from neuralsolver.solvers.torus import Flow
 
 DEFAULT_TOLERANCE = 1e-6
 MAX_STEPS = 200
@@ -58,11 +62,20 @@ class TrainedSolver:
             raise InvalidInput(
                 "problem", f"an equation with {names} as input", problem.equation.name
             )
+        if expected.periodic:
+            self._check_flow(problem)
+            return
         if problem.resolution < self.resolution:
             least = f"at least {self.resolution}, on which the networks were trained"
             raise InvalidInput("resolution", least, problem.resolution)
         if self.network.corrector is None and problem.resolution != self.resolution:
             raise InvalidInput("resolution", f"{self.resolution}", problem.resolution)
+
+    def _check_flow(self, problem: Problem) -> None:
+        """The frames are the channels of the networks; the grid is of no concern."""
+        trained, got = (e.solution_shape(8)[1] - 1 for e in (self.equation, problem.equation))
+        if got != trained:
+            raise InvalidInput("frames", f"{trained}, as trained", got)
 
     @torch.no_grad()
     def solve(
@@ -80,6 +93,11 @@ class TrainedSolver:
         begin = time.perf_counter()
         self.check(problem)
         stop = self._rule(steps, tolerance)
+        accelerate = steps is None if accelerate is None else accelerate
+        if problem.equation.periodic:
+            flow = Flow(self.network, self.resolution, accelerate)
+            solution = flow.solve(problem.in_precision(torch.float32), u0, observe, stop=stop)
+            return replace(solution, seconds=time.perf_counter() - begin)
         if steps is None:
             problem = problem.in_precision(torch.float64)
         if u0 is None:
@@ -89,7 +107,7 @@ class TrainedSolver:
         step: Step = self.network.step
         if problem.resolution > self.resolution:
             step = VCycle(self.network, self.resolution)
-        if accelerate or (accelerate is None and steps is None):
+        if accelerate:
             step = Krylov(step) if problem.equation.linear else Anderson(step)
         solution = iterate(step, problem, start, stop, observe)
         solution = replace(solution, seconds=time.perf_counter() - begin)
@@ -107,4 +125,6 @@ class TrainedSolver:
             return FixedSteps(0) if tolerance is None else ResidualBelow(tolerance, 0)
         if steps is not None:
             return FixedSteps(steps)
+        if tolerance is None and self.equation.periodic:
+            return self.network.stop
         return ResidualBelow(tolerance or DEFAULT_TOLERANCE, MAX_STEPS)

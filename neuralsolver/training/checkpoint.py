@@ -60,6 +60,7 @@ def save_model(folder: Path, solver: NeuralSolver, card: Card) -> None:
             "predictor_reads": list(solver.predictor_reads),
             "corrector_reads": list(solver.corrector_reads),
             "smoothing": solver.smoothing,
+            "clock_steps": solver.clock_steps,
             "predictor": _describe(solver.predictor),
             "corrector": _describe(solver.corrector),
         },

@@ -117,7 +117,7 @@ class _Run:
         """One batch: all its losses, each back-propagated as it comes."""
         index = self.plan.samples(self.record.batches, len(examples))
         share = index[self.world.rank :: self.world.size]
-        inputs, target = examples.tensors(share, dtype=torch.float64)
+        inputs, target = examples.tensors(share, dtype=precision_of(examples.equation))
         problem = Problem(examples.equation, inputs.to(self.world.device))
         steps = self.plan.corrections(self.record.batches)
         batch = Batch(problem, target.to(self.world.device), steps)
@@ -258,9 +258,15 @@ class _Swapped:
         self._swap()
 
 
+def precision_of(equation: Equation) -> torch.dtype:
+    """float64, which small errors need; those of a flow stay far above what float32 resolves, in
+    which its transforms take a seventh of the time."""
+    return torch.float32 if equation.periodic else torch.float64
+
+
 def error_history(solver: NeuralSolver, examples: Examples, steps: int) -> list[float]:
     """Mean relative L2 error of the prediction and after each correction."""
-    inputs, target = examples.tensors(slice(None), dtype=torch.float64)
+    inputs, target = examples.tensors(slice(None), dtype=precision_of(examples.equation))
     device = next(solver.parameters()).device
     problem, target = Problem(examples.equation, inputs.to(device)), target.to(device)
     errors: list[float] = []

@@ -6,9 +6,13 @@ whatever the number of steps K.
 
     reconstruction    L = 1/(K+1) Σₖ mean (û⁽ᵏ⁾ − u)²                       the paper, Sec. 4
     contraction       L = ‖e⁽⁰⁾‖²/‖u‖² + Σₖ ‖e⁽ᵏ⁺¹⁾‖²/‖e⁽ᵏ⁾‖²,  e⁽ᵏ⁾ = û⁽ᵏ⁾ − u,  fixed denominators
+    relative_l2       L = ‖û⁰ − u‖ / ‖u‖                                   operators of flows
     relative_h1       L = ‖û⁰ − u‖_H¹ / ‖u‖_H¹                             plain neural operators
-    physics_informed  L = 5 ‖û⁰ − u‖/‖u‖ + ‖F(û⁰)‖/‖F(0)‖                  PINO, weighted as there
-    reconstruction_and_residual   reconstruction + 10⁻² ‖F(û⁽ᵏ⁾)‖²/‖F(0)‖²   the paper's ablation
+    physics_informed  L = 5 ‖û⁰ − u‖/‖u‖ + ‖F(û⁰)‖/‖F(g)‖                  PINO, weighted as there
+    reconstruction_and_residual   reconstruction + 10⁻² ‖F(û⁽ᵏ⁾)‖²/‖F(g)‖²   the paper's ablation
+
+g is the first guess of the equation: zero, or a flow that stands still. Without a predictor the
+first term of the contraction is not there.
 
 The paper's text averages K+1 predictions, its appendix K; we follow the text, in which the last
 correction is supervised too. Contraction asks every step to shrink the error it is given by as much
@@ -53,9 +57,9 @@ def reconstruction(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     """Mean squared error of all K+1 predictions."""
     u = solver.predict(batch.problem)
     yield (u - batch.target).square().mean() / (batch.steps + 1)
-    for _ in range(batch.steps):
+    for step in range(batch.steps):
         u = u.detach()
-        u = solver.step(batch.problem, u, batch.problem.residual(u))
+        u = solver.step(batch.problem, u, batch.problem.residual(u), step)
         yield (u - batch.target).square().mean() / (batch.steps + 1)
 
 
@@ -64,7 +68,8 @@ def contraction(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     problem, target = batch.problem, batch.target
     size = squared_norm(target)
     prediction = solver.predict(problem)
-    yield (squared_norm(prediction - target) / size).mean()
+    if solver.predictor is not None:
+        yield (squared_norm(prediction - target) / size).mean()
     u = prediction = prediction.detach()
     if batch.start is not None:
         u = _where(torch.isfinite(squared_norm(batch.start)), batch.start, prediction)
@@ -84,12 +89,12 @@ def contraction(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
 def reconstruction_and_residual(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     """The reconstruction loss with the residual of every prediction as a second aim."""
     problem, weight = batch.problem, RESIDUAL_WEIGHT / (batch.steps + 1)
-    size = squared_norm(problem.residual(problem.zeros()))
+    size = squared_norm(problem.residual(problem.first_guess()))
     u = solver.predict(problem)
     for step in range(batch.steps + 1):
         if step:
             u = u.detach()
-            u = solver.step(problem, u, problem.residual(u))
+            u = solver.step(problem, u, problem.residual(u), step - 1)
         error = (u - batch.target).square().mean() / (batch.steps + 1)
         yield error + weight * (squared_norm(problem.residual(u)) / size).mean()
 
@@ -99,9 +104,15 @@ def physics_informed(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     problem, target = batch.problem, batch.target
     u = solver.predict(problem)
     error = (squared_norm(u - target) / squared_norm(target)).sqrt()
-    size = squared_norm(problem.residual(problem.zeros()))
+    size = squared_norm(problem.residual(problem.first_guess()))
     residual = (squared_norm(problem.residual(u)) / size).sqrt()
     yield (DATA_WEIGHT * error + residual).mean()
+
+
+def relative_l2(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
+    """Distance of the prediction over the norm of the truth."""
+    error = squared_norm(solver.predict(batch.problem) - batch.target)
+    yield (error / squared_norm(batch.target)).sqrt().mean()
 
 
 def relative_h1(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
@@ -115,6 +126,7 @@ OBJECTIVES: dict[str, Objective] = {
     "reconstruction_and_residual": reconstruction_and_residual,
     "contraction": contraction,
     "physics_informed": physics_informed,
+    "relative_l2": relative_l2,
     "relative_h1": relative_h1,
 }
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import neuralsolver
-from neuralsolver.equations import EQUATIONS, Helmholtz, Problem
+from neuralsolver.equations import EQUATIONS, Helmholtz, Problem, equation_named
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.experiments.recipes import RECIPES, make_solver
 from neuralsolver.experiments.scales import SCALES
@@ -41,6 +41,26 @@ def test_what_is_loaded_gives_the_same_answer(recipe, name, tmp_path):
     )
     assert card.equation == equation
     assert card.record["recipe"] == recipe
+
+
+@pytest.mark.parametrize(("recipe", "clock_steps"), [("paper", 5), ("paper-cnn", None)])
+def test_a_model_of_a_flow_keeps_its_clock(recipe, clock_steps, tmp_path):
+    equation = equation_named("kolmogorov", {"frames": 4, "time_order": 4, "dealiasing": "2/3"})
+    solver = make_solver(recipe, equation, SCALES["tiny"])
+    with torch.no_grad():  # a corrector that has not begun to answer knows no clock
+        for parameter in solver.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    save_model(tmp_path, solver, Card(equation, 16, {}))
+    again, card = load_model(tmp_path)
+    assert again.clock_steps == solver.clock_steps == clock_steps
+    assert card.equation == equation
+    problem = Problem.random(equation, 16)
+    u = problem.first_guess()
+    r = problem.residual(u)
+    with torch.no_grad():
+        early, late = (again.step(problem, u, r, number) for number in (0, 3))
+        assert torch.equal(late, solver.step(problem, u, r, 3))
+    assert torch.equal(early, late) == (clock_steps is None)
 
 
 def test_load_takes_a_folder(folder):
