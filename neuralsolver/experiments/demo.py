@@ -1,8 +1,7 @@
-"""The demonstration: fresh instances of the static equations, every shipped way to solve them."""
+"""The demonstration: a fresh instance of every equation, every shipped way to solve it."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +11,16 @@ import torch
 
 from neuralsolver.data.truth import truth
 from neuralsolver.equations import Equation, Problem
+from neuralsolver.evaluation.metrics import relative_error
+from neuralsolver.experiments.reference_solver import CoarseIntegrator, ReferenceSolver
 from neuralsolver.solvers import Observation, Solution, TrainedSolver
 from neuralsolver.training import load, shipped
 from neuralsolver.training.objectives import squared_norm
 
 STATIC = ("poisson", "helmholtz", "nonlinear-helmholtz", "darcy")
+FLOWS = ("navier-stokes", "kolmogorov")
+OTHERS = {"fno": "FNO", "paper": "ENS paper", "operator": "transformer"}
+"""Shipped recipes beside the contractive one, and what their rows are called."""
 TOLERANCE = 1e-10
 STEPS = 40
 MAX_ATTEMPTS = 20
@@ -39,7 +43,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Scene:
-    """What is drawn of one equation: fields, and error and residual after every step."""
+    """What is drawn of one equation: fields, and error and residual after every step.
+
+    The fields of a flow have an axis of frames.
+    """
 
     equation: Equation
     source: Array
@@ -55,37 +62,62 @@ def demonstrate(seed: int) -> tuple[list[Row], list[Scene]]:
     rows: list[Row] = []
     scenes: list[Scene] = []
     models = shipped()
-    for position, name in enumerate(STATIC):
+    for position, name in enumerate((*STATIC, *FLOWS)):
         if f"{name}-contractive" not in models:
             continue
         solver = load(f"{name}-contractive")
-        problem, exact, seconds = _instance(solver, seed + position)
+        problem, exact = _instance(solver, seed + position)
         measured = _Measure(problem, exact)
-        for recipe, label in (("fno", "FNO"), ("paper", "ENS paper")):
+        for recipe, label in OTHERS.items():
             if f"{name}-{recipe}" in models:
                 # each by its own rule: a prediction, corrections until the residual stops falling
                 rows.append(measured.row(label, load(f"{name}-{recipe}").network.solve(problem)))
-        rows.append(measured.row("ENS prediction", solver.solve(problem, steps=0)))
-        scene: list[Observation] = []
-        plain = solver.solve(problem, steps=STEPS, observe=scene.append)
-        rows.append(measured.row(f"ENS {STEPS} steps", plain))
-        rows.append(measured.row("ENS accelerated", solver.solve(problem, tolerance=TOLERANCE)))
-        residual = measured.relative_residual(exact)
-        rows.append(Row(name, "classical", 0.0, residual, 0, seconds, "reference"))
-        scenes.append(measured.scene(scene))
+        correct = _correct_flow if name in FLOWS else _correct_static
+        corrected, seen = correct(solver, problem, measured)
+        rows += corrected
+        scenes.append(measured.scene(seen))
     return rows, scenes
 
 
-def _instance(solver: TrainedSolver, seed: int) -> tuple[Problem, torch.Tensor, float]:
-    """A fresh problem that has a solution, the solution, and the seconds a warm solver takes."""
+def _correct_static(
+    solver: TrainedSolver, problem: Problem, measured: _Measure
+) -> tuple[list[Row], list[Observation]]:
+    """The contractive solver with and without acceleration, and the exact classical one."""
+    seen: list[Observation] = []
+    prediction = solver.solve(problem, steps=0)
+    plain = solver.solve(problem, steps=STEPS, observe=seen.append)
+    accelerated = solver.solve(problem, tolerance=TOLERANCE)
+    return [
+        measured.row("ENS prediction", prediction),
+        measured.row(f"ENS {STEPS} steps", plain),
+        measured.row("ENS accelerated", accelerated),
+        measured.row("classical", ReferenceSolver().solve(problem)),
+    ], seen
+
+
+def _correct_flow(
+    solver: TrainedSolver, problem: Problem, measured: _Measure
+) -> tuple[list[Row], list[Observation]]:
+    """From the flow that stands still until the residual no longer falls."""
+    seen: list[Observation] = []
+    still = solver.solve(problem, steps=0)
+    corrected = solver.solve(problem, observe=seen.append)
+    return [
+        measured.row("nothing moves", still),
+        measured.row("ENS accelerated", corrected),
+        measured.row("classical", CoarseIntegrator(problem.resolution).solve(problem)),
+    ], seen
+
+
+def _instance(solver: TrainedSolver, seed: int) -> tuple[Problem, torch.Tensor]:
+    """A fresh problem that has a solution, and the solution."""
     for attempt in range(MAX_ATTEMPTS):
-        problem = Problem.random(solver.equation, solver.resolution, seed=seed, key=2 + attempt)
-        found = truth(solver.equation, problem.inputs.numpy())
+        drawn = Problem.random(solver.equation, solver.resolution, seed=seed, key=2 + attempt)
+        found = truth(solver.equation, drawn.inputs.numpy())
         if found.solved.all():
             break
-    start = time.perf_counter()
-    truth(solver.equation, problem.inputs.numpy())
-    return problem, torch.from_numpy(found.solution), time.perf_counter() - start
+    # a flow begins with what the drawn field has become
+    return Problem(solver.equation, found.inputs), torch.from_numpy(found.solution)
 
 
 class _Measure:
@@ -93,19 +125,16 @@ class _Measure:
 
     def __init__(self, problem: Problem, exact: torch.Tensor) -> None:
         self.problem, self.exact = problem, exact
-        self.scale = squared_norm(problem.residual(problem.zeros())).sqrt()
-
-    def relative_error(self, u: torch.Tensor) -> float:
-        return float((squared_norm(u - self.exact) / squared_norm(self.exact)).sqrt())
+        self.scale = squared_norm(problem.residual(problem.first_guess())).sqrt()
 
     def relative_residual(self, u: torch.Tensor) -> float:
-        return float(squared_norm(self.problem.residual(u)).sqrt() / self.scale)
+        return float(squared_norm(self.problem.residual(u.double())).sqrt() / self.scale)
 
     def row(self, method: str, solution: Solution) -> Row:
         return Row(
             equation=self.problem.equation.name,
             method=method,
-            error=self.relative_error(solution.tensor),
+            error=float(relative_error(solution.tensor, self.exact)),
             residual=self.relative_residual(solution.tensor),
             steps=int(solution.steps.max()),
             seconds=solution.seconds,
@@ -120,8 +149,8 @@ class _Measure:
             equation=self.problem.equation,
             source=field(self.problem.inputs),
             solution=field(self.exact),
-            error_before=field(seen[0].u - self.exact),
-            error_after=field(seen[-1].u - self.exact),
-            errors=[self.relative_error(s.u) for s in seen],
+            error_before=field(seen[0].u.double() - self.exact),
+            error_after=field(seen[-1].u.double() - self.exact),
+            errors=[float(relative_error(s.u, self.exact)) for s in seen],
             residuals=[self.relative_residual(s.u) for s in seen],
         )

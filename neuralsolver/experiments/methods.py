@@ -1,9 +1,11 @@
 """The methods: the rows of every table, each a `Solver` made for one setting.
 
-learned      one call of a network, or a network that reads its residual (ENS)
-optimised    a network or a field is optimised for each instance (PINO-TTOP, PINN, descent, Newton)
-classical    the reference solver
 bounds       the true solution and the zero field: what any residual has to be compared with
+learned      one call of a network, or a network that reads its residual (ENS)
+optimised    the weights of a network are fitted to each instance (PINO-TTOP, PINN)
+classical    the reference solver, and the minimisers of the residual
+
+What a method is called and how it is drawn is a matter of the report.
 """
 
 from __future__ import annotations
@@ -12,14 +14,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from neuralsolver.data.truth import truth
-from neuralsolver.equations import Problem
+from neuralsolver.equations import NavierStokes, Problem
 from neuralsolver.errors import InvalidInput
-from neuralsolver.experiments.paper import Regime
+from neuralsolver.experiments.paper import COARSE_GRIDS, Regime
+from neuralsolver.experiments.reference_solver import CoarseIntegrator, ReferenceSolver
 from neuralsolver.solvers import ResidualPlateau, Solution, TrainedSolver
 from neuralsolver.solvers.iterate import FixedSteps, Observer, Solver, StoppingRule, iterate
 from neuralsolver.solvers.optimisation import (
@@ -34,6 +37,12 @@ from neuralsolver.solvers.step_size import search_step_size, with_step_size
 
 TOLERANCE = 1e-10
 """Relative residual at which the contractive solver stops."""
+FLOW_OPTIMISATION: dict[str, Any] = {
+    "steps": 1000,
+    "learning_rate": 1e-3,
+    "milestones": (400, 800),
+}
+"""PINO's schedule for an instance of Kolmogorov flow."""
 HELD_OUT, HELD_OUT_KEY = 4, 8
 """Instances on which the paper's step size for a finer grid is searched, and their random key."""
 
@@ -59,8 +68,6 @@ class Method:
     """One row. `samples` limits the instances of a method that optimises each of them."""
 
     key: str
-    label: str
-    kind: str
     prepare: Callable[[Setting], Solver]
     samples: int | None = None
 
@@ -89,10 +96,29 @@ class Converged:
     def solve(
         self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
     ) -> Solution:
-        """Correct until the residual is `TOLERANCE` times that of the zero field."""
+        """Correct until the residual is `TOLERANCE` times that of the zero field.
+
+        That of a flow has a floor; it is corrected for as long as its residual falls.
+        """
+        if problem.equation.periodic:
+            return self.solver.solve(problem, u0, observe, accelerate=self.accelerate)
         return self.solver.solve(
             problem, u0, observe, tolerance=TOLERANCE, accelerate=self.accelerate
         )
+
+
+@dataclass(frozen=True)
+class Nested:
+    """Networks on the grid of their training, their answer carried to a finer one and corrected."""
+
+    solver: TrainedSolver
+    steps: int
+
+    def solve(
+        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
+    ) -> Solution:
+        """A number of corrections on either grid."""
+        return self.solver.solve(problem, u0, observe, steps=self.steps)
 
 
 @dataclass(frozen=True)
@@ -112,12 +138,15 @@ class Answered:
         return replace(solution, seconds=seconds)
 
 
+Start = Callable[[Problem], Tensor]
+
+
 @dataclass(frozen=True)
 class Started:
     """A solver that is given a start."""
 
     solver: Solver
-    start: Callable[[Problem], Tensor]
+    start: Start
 
     def solve(
         self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
@@ -133,6 +162,8 @@ def _operator(recipe: str, setting: Setting) -> Solver:
 def _unrolled(recipe: str, setting: Setting, stop: StoppingRule | None = None) -> Solver:
     solver = setting.model(recipe)
     regime = setting.regime
+    if regime.equation.periodic and regime.refinement > 1:
+        return Nested(solver, regime.corrections)
     if regime.refinement > 1:
         grid = solver.resolution * regime.refinement
         held_out = Problem.random(regime.equation, grid, HELD_OUT, setting.seed, key=HELD_OUT_KEY)
@@ -141,12 +172,13 @@ def _unrolled(recipe: str, setting: Setting, stop: StoppingRule | None = None) -
     return Applied(solver, stop or FixedSteps(regime.corrections))
 
 
-def _contractive(accelerate: bool, setting: Setting) -> Solver:
-    return Converged(setting.model("contractive"), accelerate)
+def _contractive(recipe: str, accelerate: bool, setting: Setting) -> Solver:
+    return Converged(setting.model(recipe), accelerate)
 
 
 def _optimised(recipe: str, setting: Setting) -> Solver:
-    official = TestTimeOptimisation(setting.model(recipe).network)
+    flow = FLOW_OPTIMISATION if setting.regime.equation.periodic else {}
+    official = TestTimeOptimisation(setting.model(recipe).network, **flow)
     return replace(
         official,
         steps=round(setting.effort * official.steps),
@@ -154,34 +186,46 @@ def _optimised(recipe: str, setting: Setting) -> Solver:
     )
 
 
+def _integrator(points: int, setting: Setting) -> Solver:
+    equation = setting.regime.equation
+    if not isinstance(equation, NavierStokes):
+        raise InvalidInput("equation", "a flow", equation.name)
+    return CoarseIntegrator(points)
+
+
 def _pinn(setting: Setting) -> Solver:
     return PINN(seed=setting.seed, steps=round(setting.effort * PINN().steps))
 
 
-def _prediction(setting: Setting, problem: Problem) -> Tensor:
-    with torch.no_grad():
-        return setting.model("paper").network.predict(problem)
+def _noise(setting: Setting) -> Start:
+    return partial(noise_start, seed=setting.seed)
 
 
-STARTS: dict[str, Callable[[Setting, Problem], Tensor]] = {
-    "noise": lambda setting, problem: noise_start(problem, setting.seed),
+def _prediction(setting: Setting) -> Start:
+    # loaded once, before anything is timed
+    network = setting.model("paper").network
+
+    @torch.no_grad()
+    def predict(problem: Problem) -> Tensor:
+        return network.predict(problem)
+
+    return predict
+
+
+def _noised_prediction(setting: Setting) -> Start:
+    predict = _prediction(setting)
+    return lambda problem: noised(predict(problem), problem, setting.seed)
+
+
+STARTS: dict[str, Callable[[Setting], Start]] = {
+    "noise": _noise,
     "prediction": _prediction,
-    "noised-prediction": lambda setting, problem: noised(
-        _prediction(setting, problem), problem, setting.seed
-    ),
+    "noised-prediction": _noised_prediction,
 }
 
 
 def _from(solver: Solver, start: str, setting: Setting) -> Solver:
-    return Started(solver, partial(STARTS[start], setting))
-
-
-def _reference(setting: Setting) -> Solver:
-    def answer(problem: Problem) -> Tensor:
-        found = truth(problem.equation, problem.inputs.double().numpy())
-        return torch.from_numpy(found.solution).to(problem.inputs)
-
-    return Answered(answer)
+    return Started(solver, STARTS[start](setting))
 
 
 def _truth(setting: Setting) -> Solver:
@@ -193,70 +237,44 @@ def _bytes(field: Tensor) -> bytes:
     return field.numpy().tobytes()
 
 
-ABLATIONS = {
-    "zero-field": "ENS reading zeros",
-    "gradient": "ENS reading the residual's gradient",
-    "residual-loss": "ENS with a residual loss",
-    "fno": "ENS on FNO",
-    "cnn-fno": "ENS on CNN-FNO",
-    "fno-cnn": "ENS on FNO-CNN",
-    "unet": "ENS on U-Net",
-}
+ABLATIONS = ("zero-field", "gradient", "residual-loss", "fno", "cnn-fno", "fno-cnn", "unet", "cnn")
 PER_INSTANCE, PER_NETWORK = 8, 2
 """Instances of the methods that solve or optimise each by itself; a row says how many it has."""
 
+BOUNDS = (
+    Method("truth", _truth),
+    Method("zero", lambda setting: Answered(lambda problem: problem.zeros())),
+    Method("still", lambda setting: Answered(lambda problem: problem.first_guess())),
+)
+LEARNED = (
+    *(Method(key, partial(_operator, key)) for key in ("fno", "pino", "operator", "operator-pino")),
+    Method("ens", partial(_unrolled, "paper")),
+    Method("ens-plateau", partial(_unrolled, "paper", stop=ResidualPlateau())),
+    *(Method(f"ens-{key}", partial(_unrolled, f"paper-{key}")) for key in ABLATIONS),
+    Method("ens-contractive", partial(_contractive, "contractive", False)),
+    Method("ens-accelerated", partial(_contractive, "contractive", True)),
+    Method("operator-cnn", partial(_operator, "operator-cnn")),
+    Method("ens-contractive-cnn", partial(_contractive, "contractive-cnn", False)),
+)
+OPTIMISED = (
+    Method("pino-ttop", partial(_optimised, "pino"), PER_NETWORK),
+    Method("operator-ttop", partial(_optimised, "operator-pino"), PER_NETWORK),
+    Method("pinn", _pinn, PER_NETWORK),
+)
+CLASSICAL = (
+    Method("reference", lambda setting: ReferenceSolver()),
+    *(Method(f"integrator-{points}", partial(_integrator, points)) for points in COARSE_GRIDS),
+    Method("gradient-descent", lambda setting: GradientDescent()),
+    Method("newton", lambda setting: Newton(), PER_INSTANCE),
+    Method("gauss-newton", lambda setting: GaussNewton(), PER_INSTANCE),
+    *(
+        Method(f"{key}-from-{start}", partial(_from, solver, start), PER_INSTANCE)
+        for key, solver in (("newton", Newton()), ("gauss-newton", GaussNewton()))
+        for start in STARTS
+    ),
+)
 METHODS: dict[str, Method] = {
-    method.key: method
-    for method in (
-        Method("truth", "ground truth", "bounds", _truth),
-        Method("zero", "zero field", "bounds", lambda s: Answered(lambda p: p.zeros())),
-        Method("reference", "classical reference", "classical", _reference),
-        Method("fno", "FNO", "learned", partial(_operator, "fno")),
-        Method("pino", "PINO", "learned", partial(_operator, "pino")),
-        Method("pino-ttop", "PINO (TTOP)", "optimised", partial(_optimised, "pino"), PER_NETWORK),
-        Method("operator", "CNN-FNO-CNN", "learned", partial(_operator, "operator")),
-        Method(
-            "operator-pino", "CNN-FNO-CNN (PINO)", "learned", partial(_operator, "operator-pino")
-        ),
-        Method(
-            "operator-ttop",
-            "CNN-FNO-CNN (TTOP)",
-            "optimised",
-            partial(_optimised, "operator-pino"),
-            PER_NETWORK,
-        ),
-        Method("ens", "ENS", "learned", partial(_unrolled, "paper")),
-        Method(
-            "ens-plateau",
-            "ENS, stopped by its residual",
-            "learned",
-            partial(_unrolled, "paper", stop=ResidualPlateau()),
-        ),
-        *(
-            Method(f"ens-{key}", label, "learned", partial(_unrolled, f"paper-{key}"))
-            for key, label in ABLATIONS.items()
-        ),
-        Method("ens-contractive", "ENS contractive", "learned", partial(_contractive, False)),
-        Method("ens-accelerated", "ENS accelerated", "learned", partial(_contractive, True)),
-        Method("pinn", "PINN", "optimised", _pinn, 2),
-        Method("gradient-descent", "gradient descent", "optimised", lambda s: GradientDescent()),
-        Method("newton", "Newton", "optimised", lambda s: Newton(), PER_INSTANCE),
-        Method("gauss-newton", "Gauss-Newton", "optimised", lambda s: GaussNewton(), PER_INSTANCE),
-        *(
-            Method(
-                f"{key}-from-{start}",
-                f"{label} from {start.replace('-', ' ')}",
-                "optimised",
-                partial(_from, solver, start),
-                PER_INSTANCE,
-            )
-            for key, label, solver in (
-                ("newton", "Newton", Newton()),
-                ("gauss-newton", "Gauss-Newton", GaussNewton()),
-            )
-            for start in STARTS
-        ),
-    )
+    method.key: method for method in (*BOUNDS, *LEARNED, *OPTIMISED, *CLASSICAL)
 }
 
 

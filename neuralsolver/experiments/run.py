@@ -17,7 +17,7 @@ import neuralsolver
 from neuralsolver.data import Dataset, DatasetSpec, generate
 from neuralsolver.data.dataset import canonical
 from neuralsolver.equations import Equation
-from neuralsolver.experiments.recipes import make_plan, make_solver, recipe_named
+from neuralsolver.experiments.recipes import finishing, make_plan, make_solver, recipe_named
 from neuralsolver.experiments.scales import Scale
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.training.checkpoint import CARD, Card, save_model
@@ -35,6 +35,7 @@ TEST_STEPS = (0, 1, 2, 5, 10, 20)
 
 COMPUTE = ("budget_minutes", "batches", "batches_of", "ablation_batches", "effort")
 """Fields of a scale that determine a run only through its plan, if at all."""
+FLOWS_ONLY = ("transformer", "space_time", "flow")
 
 Report = Callable[[str, float, Record], None]
 
@@ -49,14 +50,19 @@ class Training:
     seed: int = 0
     changes: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", self.scale.of(self.equation))
+
     @property
     def plan(self) -> Plan:
         """How it is trained."""
-        return make_plan(self.recipe, self.scale, seed=self.seed, **self.changes)
+        flow = self.equation.periodic
+        return make_plan(self.recipe, self.scale, flow=flow, seed=self.seed, **self.changes)
 
     def folder(self, runs: Path) -> Path:
         """Where its run lives, under a name that changes whenever the run would."""
-        sizes = {name: v for name, v in asdict(self.scale).items() if name not in COMPUTE}
+        left_out = COMPUTE if self.equation.periodic else (*COMPUTE, *FLOWS_ONLY)
+        sizes = {name: v for name, v in asdict(self.scale).items() if name not in left_out}
         described = {
             "constants": canonical(self.equation),
             "scale": sizes,
@@ -73,7 +79,8 @@ def train(
     """Train a model, or continue, or find it done; returns the model's folder.
 
     A scale with `warm_start_resolution` trains on that coarser grid first. The fields of both grids
-    are the same functions, so the low modes are learnt where a step is cheap.
+    are the same functions, so the low modes are learnt where a step is cheap. A recipe may have a
+    last stage of its own.
     """
     folder = training.folder(runs)
     model = folder / "model"
@@ -88,6 +95,9 @@ def train(
         first, plan = _split(plan, share)
         run.stage("warm start", solver, scale.warm_start_resolution, first, folder / "warm")
     run.stage("training", solver, scale.resolution, plan, folder)
+    last = finishing(training.recipe, plan, flow=training.equation.periodic)
+    if last is not None:
+        run.stage("finish", solver, scale.resolution, last, folder / "finish")
     if run.world.rank == 0:
         errors = measured_errors(solver, training.equation, scale.resolution, data)
         record = {**run.record(), "errors": errors}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from neuralsolver.equations import Equation
 from neuralsolver.errors import InvalidInput
+from neuralsolver.models.hdit import PAPER_SIZE
 
 
 @dataclass(frozen=True)
@@ -16,12 +18,15 @@ class Scale:
     `network` are the arguments of the FNO backbones, and others change some of them: `predictor`
     those of a contractive predictor, which only has to find a start and may be smaller than the
     corrector; `operator` those of plain operators; `unrolled` those of the paper's ENS, `varying`
-    of those for coefficients that vary in space. `unet` is the U-Net of the ablation.
+    of those for coefficients that vary in space. `unet` is the U-Net of the ablation, `transformer`
+    the network of the flows, `space_time` what an FNO in space and time changes.
 
     `batches_of` are the batches of recipes whose compute differs from the others',
     `ablation_batches` those of every model of the ablations, `effort` the share of their official
     steps that methods which optimise each instance are given. A warm start is a share of the
     training spent on a coarser grid, where a step costs a fraction; the recipe says which share.
+
+    `flow` replaces some of these fields for flows, whose samples are whole trajectories.
     """
 
     name: str
@@ -34,12 +39,19 @@ class Scale:
     varying: Mapping[str, Any] = field(default_factory=dict)
     unrolled: Mapping[str, Any] = field(default_factory=dict)
     unet: Mapping[str, Any] = field(default_factory=dict)
+    transformer: Mapping[str, Any] = field(default_factory=dict)
+    space_time: Mapping[str, Any] = field(default_factory=dict)
     budget_minutes: float | None = None
     batches: int | None = None
     batches_of: Mapping[str, int] = field(default_factory=dict)
     ablation_batches: int | None = None
     effort: float = 1.0
     warm_start_resolution: int | None = None
+    flow: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, equation: Equation) -> Scale:
+        """The scale for a kind of equation."""
+        return replace(self, **self.flow, flow={}) if equation.periodic else self
 
 
 SCALES = {
@@ -55,7 +67,10 @@ SCALES = {
             operator={"max_wavenumber": [20, 19]},
             varying={"kernel_size": 5, "cnn_layers": 5},
             unet={"width": 64},
+            transformer=PAPER_SIZE,
+            space_time={"max_wavenumber": [8, 8, 8], "time_padding": 3},
             batches=160_000,
+            flow={"batch_size": 24},
         ),
         Scale(
             name="desk",
@@ -71,6 +86,24 @@ SCALES = {
             batches_of={"paper": 4800, "pino": 1200, "operator": 1200, "operator-pino": 1200},
             ablation_batches=600,
             warm_start_resolution=32,
+            space_time={"width": 16, "max_wavenumber": [6, 8, 8], "time_padding": 3},
+            # a residual of 64 points still resolves these flows (docs/flows.md)
+            flow={
+                "unrolled": {},
+                "batches": 1600,
+                "batches_of": {
+                    "contractive": 3200,
+                    "contractive-cnn": 1280,
+                    "operator": 2400,
+                    "operator-pino": 640,
+                    "paper": 600,
+                    "paper-cnn": 300,
+                    "fno": 600,
+                    "pino": 400,
+                },
+                "budget_minutes": None,
+                "warm_start_resolution": None,
+            },
         ),
         Scale(
             name="tiny",
@@ -79,6 +112,8 @@ SCALES = {
             batch_size=8,
             network={"width": 8, "layers": 2, "max_wavenumber": [4, 4]},
             unet={"width": 8, "multipliers": [1, 2]},
+            transformer={"patch": 2, "widths": [16, 16], "head_width": 8, "mapping_width": 8},
+            space_time={"max_wavenumber": [2, 4, 4], "time_padding": 1},
             batches=20,
             effort=0.02,
         ),

@@ -1,0 +1,115 @@
+"""The reference solver of an equation as a Solver: `data.truth`, judged by the residual.
+
+A given initial state of a flow is integrated on a grid whose products keep all of its modes, and
+from time zero: the forcing is the same at all times, so that the clock may start with the state.
+
+For accuracies that networks reach, that is too careful. The integrator on a coarser grid, with the
+longest step that is stable there, is what they have to be compared with.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from neuralsolver.data.truth import (
+    Truth,
+    trajectories,
+    truncate_spectrum,
+    truth,
+    working_resolution,
+)
+from neuralsolver.equations import NavierStokes, Problem
+from neuralsolver.equations.fourier import resample, vorticity_derivatives
+from neuralsolver.equations.navier_stokes import with_initial_frame
+from neuralsolver.errors import InvalidInput, ReferenceFailure
+from neuralsolver.solvers import ResidualBelow, Solution, Status, iterate
+from neuralsolver.solvers.iterate import FixedSteps, Observer
+from neuralsolver.solvers.trained import DEFAULT_TOLERANCE
+
+
+@dataclass(frozen=True)
+class ReferenceSolver:
+    """The classical solver, without steps; `seconds` are those of its answer alone.
+
+    Without a `tolerance` it is content with what it vouches for, a flow among them, whose residual
+    is not zero.
+    """
+
+    tolerance: float | None = None
+
+    def solve(
+        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
+    ) -> Solution:
+        """The solution in float64; it needs no start."""
+        problem = problem.in_precision(torch.float64)
+        begin = time.perf_counter()
+        answer = _answer(problem)
+        u = torch.from_numpy(truncate_spectrum(answer.solution, problem.resolution))
+        if problem.equation.periodic:
+            u = with_initial_frame(u, problem.inputs)
+        seconds = time.perf_counter() - begin
+        tolerance = DEFAULT_TOLERANCE if self.tolerance is None else self.tolerance
+        rule = ResidualBelow(tolerance, max_steps=0)
+        judged = iterate(lambda problem, u, residual: u, problem, u, rule, observe)
+        status = tuple(
+            # its own discretisation is solved, which is all that was asked for
+            Status.FINISHED if self.tolerance is None and solved and not was.good else was
+            for was, solved in zip(judged.status, answer.solved, strict=True)
+        )
+        return replace(judged, status=status, seconds=seconds, notes={"method": "reference"})
+
+
+def _answer(problem: Problem) -> Truth:
+    equation, n = problem.equation, problem.resolution
+    if not isinstance(equation, NavierStokes):
+        return truth(equation, problem.inputs.numpy())
+    fine = max(working_resolution(equation, n), 2 * math.ceil(3 * n / 4))
+    return truth(replace(equation, start_time=0.0), resample(problem.inputs, fine).numpy())
+
+
+COURANT = 0.8
+"""Step times speed over spacing. A wave of the dealiased grid, k ≤ 2πn/3, is stable in Runge-Kutta
+4 up to 2.8 / (2π/3) = 1.3; the rest is for eddies that grow faster with time."""
+HALVINGS = 4
+
+
+@dataclass(frozen=True)
+class CoarseIntegrator:
+    """The reference integrator of flows on a grid of `points`, with the longest stable step."""
+
+    points: int
+
+    def solve(
+        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
+    ) -> Solution:
+        """The flow of the modes that the coarser grid has."""
+        problem = problem.in_precision(torch.float64)
+        begin = time.perf_counter()
+        answer = torch.cat([self._flow(problem.select([i])) for i in range(problem.batch)])
+        u = with_initial_frame(resample(answer, problem.resolution), problem.inputs)
+        seconds = time.perf_counter() - begin
+        judged = iterate(lambda problem, u, residual: u, problem, u, FixedSteps(0), observe)
+        return replace(judged, seconds=seconds, notes={"method": "reference", "grid": self.points})
+
+    def _flow(self, problem: Problem) -> Tensor:
+        equation = problem.equation
+        if not isinstance(equation, NavierStokes):
+            raise InvalidInput("equation", "a flow", equation.name)
+        equation = replace(equation, start_time=0.0)
+        initial = resample(problem.inputs, self.points)
+        v1, v2, *_ = vorticity_derivatives(initial)
+        speed = float((v1.square() + v2.square()).sqrt().max())
+        step = COURANT / (self.points * max(speed, 1e-12))
+        for _ in range(HALVINGS):
+            try:
+                frames = trajectories(equation, initial.numpy(), min(step, equation.frame_spacing))
+            except ReferenceFailure:
+                step /= 2
+                continue
+            return torch.from_numpy(frames)
+        raise ReferenceFailure(f"{equation.name}: no stable step on {self.points} points")
