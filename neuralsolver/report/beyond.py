@@ -16,7 +16,7 @@ from neuralsolver.report.layout import (
 )
 from neuralsolver.report.published import Printed, printed
 from neuralsolver.report.rows import FAILURES, Results, Row
-from neuralsolver.report.style import EXPERIMENTS, METHOD_STYLE, regime_label
+from neuralsolver.report.style import EXPERIMENTS, FLOWS, METHOD_STYLE, regime_label, styles_in
 from neuralsolver.report.tables import MARKS, STATIC, sizes
 
 
@@ -29,11 +29,11 @@ def ratios(results: Results) -> Table:
             fno, ens = (printed(spec.label, row, heading, "error") for row in ("FNO", "ENS"))
             plain = results.get(spec.experiment, regime, "fno")
             ours = [
-                _ratio(plain, results.get(spec.experiment, regime, method))
+                measured_ratio(plain, results.get(spec.experiment, regime, method))
                 for method in ("ens", "ens-contractive")
             ]
             labels = (EXPERIMENTS[spec.experiment], regime_label(spec.experiment, regime))
-            block.append(Line(labels, (_printed_ratio(fno, ens), *ours)))
+            block.append(Line(labels, (printed_ratio(fno, ens), *ours)))
         blocks.append(tuple(block))
     caption = (
         "Error of FNO over error of ENS, both relative L₂: above 1 ENS is better. First the ratio "
@@ -43,13 +43,15 @@ def ratios(results: Results) -> Table:
     return Table("ratios", caption, ("equation", "regime"), columns, tuple(blocks))
 
 
-def _printed_ratio(above: Printed | None, below: Printed | None) -> Cell:
+def printed_ratio(above: Printed | None, below: Printed | None) -> Cell:
+    """The number printed above over the number printed below."""
     if above is None or below is None or above.value is None or not below.value:
         return Cell("n/a")
     return Cell(f"{above.value / below.value:.3g}")
 
 
-def _ratio(above: Row | None, below: Row | None) -> Cell:
+def measured_ratio(above: Row | None, below: Row | None) -> Cell:
+    """Our error above over our error below, and in words what did not go as asked."""
     if above is None or below is None:
         return Cell(NOT_RUN)
     remark = remarks(above) or remarks(below)
@@ -57,7 +59,8 @@ def _ratio(above: Row | None, below: Row | None) -> Cell:
         return Cell(remark or "n/a")
     ratio = above.error / below.error
     text = f"{ratio:.3g}" if ratio < 1e4 else f"{ratio:.1e}"
-    return Cell(f"{text} ({remark})" if remark else text)
+    answered = not (above.count(*FAILURES) or below.count(*FAILURES))
+    return Cell(f"{text} ({remark})" if remark else text, ratio if answered else None)
 
 
 BEYOND = (
@@ -104,13 +107,25 @@ def beyond(results: Results) -> Table:
 
 
 def seconds(results: Results) -> Table:
+    """Seconds per sample of the static equations."""
+    names = [spec.experiment for spec in STATIC]
+    present = [name for name in (*names, "ablations") if name in results.experiments]
+    return _seconds(results, "seconds", present or ["helmholtz"])
+
+
+def flow_seconds(results: Results) -> Table | None:
+    """Seconds per trajectory of the flows."""
+    present = [name for name in FLOWS if name in results.experiments]
+    return _seconds(results, "seconds-flows", present) if present else None
+
+
+def _seconds(results: Results, name: str, experiments: list[str]) -> Table:
     """Seconds per sample, one sample at a time and 32 at once."""
     metrics = {"seconds_batch_1": "batch 1", "seconds_batch_32": "batch 32"}
-    experiments = [e for e in EXPERIMENTS if e in results.experiments] or ["helmholtz"]
     blocks: list[list[Line]] = [[], []]
-    for method, style in METHOD_STYLE.items():
+    for method, style in styles_in(experiments[0]).items():
         rows = [results.get(experiment, "in-distribution", method) for experiment in experiments]
-        if method in ("truth", "zero") or all(row is None for row in rows):
+        if method in ("truth", "still", "zero") or all(row is None for row in rows):
             continue
         cells = tuple(_timing(row, metric) for row in rows for metric in metrics)
         learned = method.startswith(("ens", "fno", "pino", "operator"))
@@ -121,7 +136,7 @@ def seconds(results: Results) -> Table:
     machines = "on the machine named in the rows"
     caption = f"Seconds per sample in-distribution, {machines}; classical methods below the rule."
     return Table(
-        "seconds",
+        name,
         caption,
         ("method",),
         tuple(metrics.values()) * len(experiments),

@@ -6,7 +6,7 @@ square of the residual field, the correction the root mean square of one update.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import cycle
 from typing import Any
 
@@ -20,8 +20,10 @@ from matplotlib.ticker import MaxNLocator
 from neuralsolver.report.rows import Results, Row
 from neuralsolver.report.style import (
     BACKBONES,
+    BLACK,
     DPI,
     EXPERIMENTS,
+    FLOWS,
     METHOD_STYLE,
     SPARE,
     Style,
@@ -29,6 +31,7 @@ from neuralsolver.report.style import (
     furnish,
     regime_label,
     shared_legend,
+    styles_in,
     styles_of,
 )
 
@@ -37,7 +40,7 @@ QUANTITIES = {
     "residual": "residual (mean square)",
     "correction": "correction (RMS)",
 }
-ROOM_ABOVE = 5.0
+ROOM_ABOVE, FLOW_ROOM_ABOVE = 5.0, 1.0
 """Decades above the start that a picture shows of a method that diverges."""
 
 
@@ -61,7 +64,7 @@ def draw_histories(
         xs, ys = row.series(quantity)
         if not xs:
             continue
-        style = METHOD_STYLE[method]
+        style = styles_in(row.experiment)[method]
         if labels:
             style = Style(labels[method], style.colour, style.marker, style.line)
         curve(axis, xs, ys, style)
@@ -70,10 +73,22 @@ def draw_histories(
         axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
+EVOLVING = {
+    False: (
+        ("in-distribution", "shift", "noisy-input"),
+        ("ens", "ens-zero-field", "ens-contractive"),
+    ),
+    True: (
+        ("in-distribution", "viscosity-shift", "forcing-shift", "super-resolution"),
+        ("ens", "ens-cnn", "ens-contractive", "ens-accelerated", "ens-contractive-cnn"),
+    ),
+}
+"""Regimes and methods whose iterations are shown, of the static equations and of the flows."""
+
+
 def evolution(results: Results, experiment: str) -> Figure | None:
     """Error, residual and correction over iterations, with and without the residual."""
-    regimes = ("in-distribution", "shift", "noisy-input")
-    methods = ("ens", "ens-zero-field", "ens-contractive")
+    regimes, methods = EVOLVING[experiment in FLOWS]
     found = {r: histories(results, experiment, r, methods) for r in regimes}
     found = {regime: rows for regime, rows in found.items() if rows}
     if not found:
@@ -84,14 +99,26 @@ def evolution(results: Results, experiment: str) -> Figure | None:
         for line, (quantity, name) in enumerate(QUANTITIES.items()):
             axis = axes[line, column]
             draw_histories(axis, rows, quantity)
+            if quantity == "residual" and experiment in FLOWS:
+                _draw_floor(axis, results.get(experiment, regime, "truth"))
             title = regime_label(experiment, regime) if line == 0 else ""
             furnish(axis, title, "corrections" if line == 2 else "", name if column == 0 else "")
+    if experiment in FLOWS:
+        for row_of_axes in axes:
+            _cut_above(row_of_axes, FLOW_ROOM_ABOVE)
     figure.suptitle(
         f"{EXPERIMENTS[experiment]}: error, residual and correction over iterations",
         fontsize=10,
     )
     shared_legend(figure, 3)
     return figure
+
+
+def _draw_floor(axis: Axes, truth: Row | None) -> None:
+    """The residual of the true trajectory: below it a smaller residual is no smaller error."""
+    if truth is not None and truth.residual:
+        label = "residual of the ground truth (floor)"
+        axis.axhline(truth.residual, color=BLACK, linestyle="--", linewidth=1.0, label=label)
 
 
 def refinement(results: Results) -> Figure | None:
@@ -186,7 +213,7 @@ def noisy_start(study: Any) -> Figure | None:
         if axis.lines:
             axis.set_xscale("log")
             axis.set_yscale("log")
-            _cut_above(axis)
+            _cut_above([axis])
         furnish(axis, "", "seconds", QUANTITIES[quantity])
     figure.suptitle("From a noisy start: what a second of computing buys", fontsize=10)
     shared_legend(figure, 4)
@@ -238,7 +265,7 @@ def _draw_starts(axis: Axes, curves: Sequence[Any], quantity: str) -> None:
     if any(len(line.get_xdata()) for line in axis.lines):  # type: ignore[arg-type]
         axis.set_yscale("log")
         axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        _cut_above(axis)
+        _cut_above([axis])
 
 
 def _positive(xs: Any, ys: Any) -> list[tuple[float, float]]:
@@ -250,9 +277,12 @@ def _positive(xs: Any, ys: Any) -> list[tuple[float, float]]:
     ]
 
 
-def _cut_above(axis: Axes) -> None:
+def _cut_above(axes: Iterable[Axes], room: float = ROOM_ABOVE) -> None:
     """Let a method that diverges leave the picture instead of flattening the others."""
-    first = [np.asarray(line.get_ydata(), dtype=np.float64)[:1] for line in axis.lines]
-    begin = float(np.concatenate(first).max())
-    top = axis.get_ylim()[1]
-    axis.set_ylim(top=min(top, begin * 10**ROOM_ABOVE))
+    axes = list(axes)
+    first = [
+        np.asarray(line.get_ydata(), dtype=np.float64)[:1] for axis in axes for line in axis.lines
+    ]
+    begin = max((float(value) for values in first for value in values), default=np.inf)
+    for axis in axes:
+        axis.set_ylim(top=min(axis.get_ylim()[1], begin * 10**room))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -11,24 +11,41 @@ from matplotlib.figure import Figure
 
 from neuralsolver.report.rows import Results, Row
 from neuralsolver.report.style import (
+    BLACK,
     BLUE,
+    COARSE,
     DPI,
     EXPERIMENTS,
+    FLOWS,
     GREY,
-    METHOD_STYLE,
     VERMILION,
     curve,
     furnish,
     regime_label,
     shared_legend,
+    styles_in,
     styles_of,
 )
 
-REGIMES = ("in-distribution", "shift", "cross-equation", "super-resolution")
+REGIMES = (
+    "in-distribution",
+    "shift",
+    "cross-equation",
+    "viscosity-shift",
+    "forcing-shift",
+    "super-resolution",
+)
+CLASSICAL = (*COARSE, "reference")
+LABEL: dict[str, Any] = {"fontsize": 7, "ha": "right", "va": "top"}
+EXACT = 1e-16
+"""Where a logarithmic axis puts an error of zero."""
 
 
 def accuracy_against_seconds(results: Results, experiment: str) -> Figure | None:
-    """Every method as a point, a panel a regime: lower left is better."""
+    """Every method as a point, a panel a regime: lower left is better.
+
+    In a flow the classical solver is a front, from coarse grids to the one of the truth.
+    """
     found = {regime: _points(results, experiment, regime) for regime in REGIMES}
     found = {regime: points for regime, points in found.items() if len(points) > 1}
     if not found:
@@ -36,16 +53,22 @@ def accuracy_against_seconds(results: Results, experiment: str) -> Figure | None
     figure = Figure(figsize=(3.0 * len(found) + 0.5, 4.3), dpi=DPI, layout="constrained")
     axes = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
     for axis, (regime, points) in zip(axes, found.items(), strict=True):
-        _draw_points(axis, points)
-        _frontier(axis, points)
-        left = "relative $L_2$ error" if axis is axes[0] else ""
-        furnish(axis, regime_label(experiment, regime), "seconds per sample", left)
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.margins(0.1)
+        _draw_points(axis, points)
+        _frontier(axis, points)
+        left = "relative $L_2$ error" if axis is axes[0] else ""
+        furnish(axis, regime_label(experiment, regime), "CPU seconds per sample", left)
+    classical = "dotted: the classical solver's time"
+    if experiment in FLOWS:
+        classical += "; black: the same with so many points along a side"
+        for axis, points in zip(axes, found.values(), strict=True):
+            _draw_front(axis, points)
+        _cut_below(axes[0], found.values())
     figure.suptitle(
         f"{EXPERIMENTS[experiment]}: accuracy and its price "
-        "(grey: best learned methods; dotted: the classical solver's time)",
+        f"(grey: best learned methods; {classical})",
         fontsize=10,
     )
     shared_legend(figure, 5)
@@ -53,21 +76,21 @@ def accuracy_against_seconds(results: Results, experiment: str) -> Figure | None
 
 
 def _points(results: Results, experiment: str, regime: str) -> dict[str, Row]:
-    rows = {method: results.get(experiment, regime, method) for method in METHOD_STYLE}
+    rows = {method: results.get(experiment, regime, method) for method in styles_in(experiment)}
     return {
         method: row
         for method, row in rows.items()
-        if row is not None and method not in ("truth", "zero") and row.seconds_batch_1
+        if row is not None and method not in ("truth", "still", "zero") and row.seconds_batch_1
     }
 
 
 def _draw_points(axis: Axes, points: Mapping[str, Row]) -> None:
     for method, row in points.items():
-        style, seconds = METHOD_STYLE[method], row.seconds_batch_1 or 0.0
-        reference = method == "reference"
+        style, seconds = styles_in(row.experiment)[method], row.seconds_batch_1 or 0.0
+        flow, reference = row.experiment in FLOWS, method == "reference"
         if reference:
             axis.axvline(seconds, color="black", linestyle=":", linewidth=1.0, label=style.label)
-        if row.error is not None and _drawable(row.error):
+        if row.error is not None and _drawable(row.error) and not (flow and method in CLASSICAL):
             axis.plot(
                 [seconds],
                 [row.error],
@@ -79,6 +102,38 @@ def _draw_points(axis: Axes, points: Mapping[str, Row]) -> None:
                 markeredgewidth=0.5,
                 label=style.label,
             )
+
+
+def _draw_front(axis: Axes, points: Mapping[str, Row]) -> None:
+    """The classical solver from coarse grids to the one of the truth."""
+    front = sorted(
+        (COARSE.get(method, math.inf), row.seconds_batch_1 or 0.0, max(row.error, EXACT))
+        for method, row in points.items()
+        if method in CLASSICAL and row.error is not None
+    )
+    if not front:
+        return
+    grids, xs, ys = zip(*front, strict=True)
+    axis.plot(xs, ys, color=BLACK, marker=".", linewidth=1.0, label="classical solver, coarser")
+    for grid, x, y in zip(grids, xs, ys, strict=True):
+        if math.isfinite(grid):
+            # the front falls to the right, so there is room on its left
+            axis.annotate(f"{grid:g}", (x, y), (-4, -1), textcoords="offset points", **LABEL)
+
+
+def _cut_below(axis: Axes, found: Iterable[Mapping[str, Row]]) -> None:
+    """Let the front leave the picture where the classical solver is the truth itself.
+
+    Its error is then that of storing the truth; no axis is stretched to show it.
+    """
+    errors = [
+        row.error
+        for points in found
+        for method, row in points.items()
+        if method != "reference" and row.error is not None and _drawable(row.error)
+    ]
+    if errors:
+        axis.set_ylim(0.4 * min(errors), 2.5 * max(errors))
 
 
 def _frontier(axis: Axes, points: Mapping[str, Row]) -> None:

@@ -1,4 +1,4 @@
-"""The demonstration on paper: one table, one picture."""
+"""The demonstration: one table, one picture, and an animation of each flow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from neuralsolver.drawing import ERROR_COLOUR, RESIDUAL_COLOUR, draw
+from neuralsolver.equations import NavierStokes
 from neuralsolver.experiments.demo import Row, Scene
+from neuralsolver.report.animation import animate
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -29,20 +31,27 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def picture(scenes: Sequence[Scene], path: Path) -> Path:
-    """Input, solution, error before and after correction, and both curves, a row an equation."""
+    """Input, solution, error before and after correction, and both curves, a row an equation.
+
+    Of a flow the last frame is shown.
+    """
     figure = Figure(figsize=(15, 3.0 * len(scenes)), dpi=110, layout="constrained")
     axes = figure.subplots(len(scenes), 5, squeeze=False)
     for row, scene in zip(axes, scenes, strict=True):
         name = scene.equation.name
         steps = len(scene.errors) - 1
+        flow = isinstance(scene.equation, NavierStokes)
         panels = (
             (scene.source, f"{name}: {scene.equation.input_names[0]}"),
-            (scene.solution, "solution"),
-            (scene.error_before, f"error of the prediction ({scene.errors[0]:.0e})"),
+            (scene.solution, "solution, last frame" if flow else "solution"),
+            (
+                scene.error_before,
+                f"error of {'nothing moves' if flow else 'the prediction'} ({scene.errors[0]:.0e})",
+            ),
             (scene.error_after, f"error after {steps} corrections ({scene.errors[-1]:.0e})"),
         )
         for axis, (field, title) in zip(row, panels, strict=False):
-            image = draw(axis, field, title)
+            image = draw(axis, field[-1] if field.ndim == 3 else field, title)
             figure.colorbar(image, ax=axis, shrink=0.85).ax.tick_params(labelsize=7)
         curve = row[4]
         curve.semilogy(scene.errors, color=ERROR_COLOUR, label="relative L2 error")
@@ -53,3 +62,18 @@ def picture(scenes: Sequence[Scene], path: Path) -> Path:
         curve.legend(fontsize=8)
     figure.savefig(path)
     return path
+
+
+def animations(scenes: Sequence[Scene], picture: Path) -> list[Path]:
+    """Truth, answer and error of each flow over time, beside the picture."""
+    written = []
+    for scene in scenes:
+        if isinstance(scene.equation, NavierStokes):
+            fields = {
+                "truth": scene.solution,
+                "ENS": scene.solution + scene.error_after,
+                "error": scene.error_after,
+            }
+            path = picture.with_name(f"{picture.stem}-{scene.equation.name}.gif")
+            written.append(animate(path, fields, scene.equation.frame_times))
+    return written

@@ -7,8 +7,9 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from neuralsolver.report import convergence, cost, panels
+from neuralsolver.report import convergence, cost, flow_panels, panels
 from neuralsolver.report.rows import Results
+from neuralsolver.report.style import FLOWS
 
 Maker = Callable[[Results], Figure | None]
 """A figure of the results, or None where they lack its data."""
@@ -28,12 +29,16 @@ def makers(results: Results) -> dict[str, Maker]:
         "conditioning": lambda r: cost.conditioning(r.study("conditioning")),
     }
     found["evolution-ablations"] = partial(convergence.evolution, experiment="ablations")
-    for name in STATIC:
+    for name in (*STATIC, *FLOWS):
         found[f"evolution-{name}"] = partial(convergence.evolution, experiment=name)
         found[f"accuracy-{name}"] = partial(cost.accuracy_against_seconds, experiment=name)
     for experiment, regime in panels.CASES:
         found[f"qualitative-{experiment}-{regime}"] = partial(
             panels.qualitative, experiment=experiment, regime=regime
+        )
+    for experiment, regime in flow_panels.places(results):
+        found[f"qualitative-{experiment}-{regime}"] = partial(
+            flow_panels.qualitative, experiment=experiment, regime=regime
         )
     return found | _snapshot_makers(results)
 

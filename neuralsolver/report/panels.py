@@ -41,7 +41,7 @@ PANEL = 1.5
 
 def qualitative(results: Results, experiment: str, regime: str) -> Figure | None:
     """Input, truth and the answers of the methods above the magnitude of their errors."""
-    fields = _items(results.fields, f"{experiment}/{regime}/")
+    fields = items_of(results.fields, f"{experiment}/{regime}/")
     methods = [method for method in SHOWN if method in fields]
     if "truth" not in fields or not methods:
         return None
@@ -51,16 +51,16 @@ def qualitative(results: Results, experiment: str, regime: str) -> Figure | None
     axes = figure.subplots(2, len(methods) + 2, squeeze=False)
     errors = {method: np.abs(fields[method] - truth) for method in methods}
     shared = colours(truth)
-    smallest, largest = _log_range(list(errors.values()))
+    smallest, largest = log_range(list(errors.values()))
     norm = LogNorm(smallest, largest)
     if "input" in fields:
-        _panel(axes[0, 0], fields["input"], "input", **colours(fields["input"]))
-    answer = _panel(axes[0, 1], truth, "truth", **shared)
+        panel(axes[0, 0], fields["input"], "input", **colours(fields["input"]))
+    answer = panel(axes[0, 1], truth, "truth", **shared)
     for column, method in enumerate(methods, start=2):
         relative = np.linalg.norm(errors[method]) / max(float(np.linalg.norm(truth)), 1e-30)
-        _panel(axes[0, column], fields[method], METHOD_STYLE[method].label, **shared)
+        panel(axes[0, column], fields[method], METHOD_STYLE[method].label, **shared)
         error = np.maximum(errors[method], smallest)
-        wrong = _panel(axes[1, column], error, f"{relative:.1e}", cmap="cividis", norm=norm)
+        wrong = panel(axes[1, column], error, f"{relative:.1e}", cmap="cividis", norm=norm)
     for axis in (*axes[1, :2], *([] if "input" in fields else [axes[0, 0]])):
         axis.set_axis_off()
     axes[1, 1].text(1.0, 0.5, "|error|\nand relative\n$L_2$", ha="right", va="center", fontsize=9)
@@ -72,7 +72,7 @@ def qualitative(results: Results, experiment: str, regime: str) -> Figure | None
     return figure
 
 
-def _items(fields: Mapping[str, Field], beginning: str) -> dict[str, Field]:
+def items_of(fields: Mapping[str, Field], beginning: str) -> dict[str, Field]:
     """The fields of one regime by item; one that is not finite is left out."""
     return {
         name.removeprefix(beginning): np.asarray(field, dtype=np.float64)
@@ -81,12 +81,14 @@ def _items(fields: Mapping[str, Field], beginning: str) -> dict[str, Field]:
     }
 
 
-def _log_range(fields: Sequence[Field]) -> tuple[float, float]:
+def log_range(fields: Sequence[Field], decades: float = DECADES) -> tuple[float, float]:
+    """The ends of a logarithmic scale that reaches up to the largest magnitude of all fields."""
     largest = max((float(np.abs(field).max()) for field in fields), default=0.0) or 1.0
-    return largest * 10.0**-DECADES, largest
+    return largest * 10.0**-decades, largest
 
 
-def _panel(axis: Axes, field: Field, title: str, **options: Any) -> AxesImage:
+def panel(axis: Axes, field: Field, title: str, **options: Any) -> AxesImage:
+    """One field without ticks."""
     # as many shades as a palette can hold, odd in number so that zero is white
     options["cmap"] = colormaps[options["cmap"]].resampled(SHADES)
     image = draw(axis, field, "", interpolation_stage="data", **options)
@@ -115,7 +117,7 @@ def snapshots(results: Results, experiment: str, regime: str, method: str) -> Fi
     steps = snapshot_steps(results, experiment, regime, method)
     if len(steps) < 2:
         return None
-    items = _items(results.fields, f"{experiment}/{regime}/{method}@")
+    items = items_of(results.fields, f"{experiment}/{regime}/{method}@")
     figure = Figure(
         figsize=(PANEL * len(steps) + 0.5, 3 * PANEL + 1.2), dpi=DPI, layout="constrained"
     )
@@ -134,7 +136,7 @@ def snapshots(results: Results, experiment: str, regime: str, method: str) -> Fi
             limits = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest}
             if quantity == "error":
                 field, limits = np.abs(field), {"cmap": "cividis", "vmin": 0.0, "vmax": largest}
-            _panel(axis, field, f"{head}max {largest:.0e}", **limits)
+            panel(axis, field, f"{head}max {largest:.0e}", **limits)
         axes[line, 0].text(
             -0.12,
             0.5,
@@ -184,7 +186,7 @@ def iterations_side_by_side(results: Results, experiment: str, quantity: str) ->
         is not None
         and np.isfinite(field).all()
     }
-    smallest, largest = _log_range(list(pictures.values()))
+    smallest, largest = log_range(list(pictures.values()))
     norm = LogNorm(smallest, largest)
     for (line, column), axis in np.ndenumerate(axes):
         axis.set_axis_off()
@@ -192,7 +194,7 @@ def iterations_side_by_side(results: Results, experiment: str, quantity: str) ->
         if field is not None:
             axis.set_axis_on()
             title = f"step {lines[line][2][column]}, max {float(field.max()):.0e}"
-            image = _panel(axis, np.maximum(field, smallest), title, cmap="cividis", norm=norm)
+            image = panel(axis, np.maximum(field, smallest), title, cmap="cividis", norm=norm)
     for line, (regime, method, _) in enumerate(lines):
         label = f"{METHOD_STYLE[method].label}\n{regime_label(experiment, regime)}"
         axes[line, 0].text(

@@ -1,14 +1,15 @@
 """What a method is called and how it is drawn: once, for all tables and figures.
 
 Colours are those of Okabe and Ito, which differ for every kind of colour vision. Colour alone
-carries nothing: in black and white, marker and line tell the methods apart.
+carries nothing: in black and white, marker and line tell the methods apart. Between walls and in a
+flow a method has the same colour and marker, but not the same networks and so not the same name.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,46 @@ METHOD_STYLE = {
     "zero": Style("zero field", GREY, "|", ":"),
 }
 
+
+def _renamed(method: str, label: str) -> Style:
+    return replace(METHOD_STYLE[method], label=label)
+
+
+COARSE = {f"integrator-{points}": points for points in (16, 24, 32, 48, 64)}
+"""The classical solver of the flows on coarser grids, by the points along a side."""
+
+# of the variants of ENS the colour tells the recipe
+FLOW_STYLE = {
+    "ens": _renamed("ens", "ENS (paper's recipe), transformer"),
+    "ens-cnn": Style("ENS (paper's recipe), CNN-FNO-CNN", BLUE, "s", "--"),
+    "ens-contractive": _renamed("ens-contractive", "ENS, contractive, transformer"),
+    "ens-accelerated": _renamed("ens-accelerated", "ENS, accelerated, transformer"),
+    "ens-contractive-cnn": Style("ENS, contractive, CNN-FNO-CNN", VERMILION, "d", "--"),
+    "fno": _renamed("fno", "FNO-3D"),
+    "pino": _renamed("pino", "PINO-3D"),
+    "pino-ttop": _renamed("pino-ttop", "PINO-3D(TTOP)"),
+    "operator": _renamed("operator", "transformer"),
+    "operator-pino": _renamed("operator-pino", "transformer(PINO)"),
+    "operator-ttop": _renamed("operator-ttop", "transformer(TTOP)"),
+    "operator-cnn": Style("CNN-FNO-CNN", SKY, "s", "--"),
+    **{
+        method: Style(f"classical solver, {n} × {n}", BLACK, f"${n}$")
+        for method, n in COARSE.items()
+    },
+    "reference": METHOD_STYLE["reference"],
+    "still": Style("nothing moves", GREY, "1", ":"),
+    "truth": METHOD_STYLE["truth"],
+    "zero": METHOD_STYLE["zero"],
+}
+
+FLOWS = ("navier-stokes", "kolmogorov")
+
+
+def styles_in(experiment: str) -> Mapping[str, Style]:
+    """The methods of an experiment and how they are drawn there, in the order of every legend."""
+    return FLOW_STYLE if experiment in FLOWS else METHOD_STYLE
+
+
 BACKBONES = {
     "ens": "CNN-FNO-CNN",
     "ens-fno": "FNO",
@@ -110,12 +151,20 @@ SHIFTS = {
     "darcy": "f 100 → 200",
     "nonlinear-helmholtz": "κ 2 → 3, λ 1 → 4",
 }
+FLOW_SHIFTS = {
+    ("navier-stokes", "viscosity-shift"): "viscosity 1e-4 → 1e-5",
+    ("navier-stokes", "forcing-shift"): "forcing 2π → 4π",
+    ("kolmogorov", "viscosity-shift"): "viscosity 5e-4 → 1e-3",
+    ("kolmogorov", "forcing-shift"): "forcing 8π → 10π",
+}
 
 
 def regime_label(experiment: str, regime: str) -> str:
     """What a regime is called in a heading."""
     if regime == "shift" and experiment in SHIFTS:
         return f"shift {SHIFTS[experiment]}"
+    if (experiment, regime) in FLOW_SHIFTS:
+        return FLOW_SHIFTS[experiment, regime]
     return REGIMES.get(regime, regime)
 
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from neuralsolver.files import write_whole
-from neuralsolver.report import beyond, settings, tables
+from neuralsolver.report import beyond, flows, matched, settings, tables
+from neuralsolver.report.animation import animate
 from neuralsolver.report.figures import makers
+from neuralsolver.report.flow_panels import animations
 from neuralsolver.report.layout import Table, latex, markdown
 from neuralsolver.report.rows import Results
 from neuralsolver.report.style import png
@@ -18,11 +20,14 @@ TABLES: tuple[Callable[[Results], Table | None], ...] = (
     beyond.ratios,
     settings.extrapolation,
     tables.backbones,
-    tables.matched_backbone,
+    matched.matched_backbone,
+    *(matched.matched_flow(spec) for spec in matched.MATCHED_FLOWS),
+    flows.flow_ratios,
     beyond.signals,
     beyond.newton,
     beyond.beyond,
     beyond.seconds,
+    beyond.flow_seconds,
     settings.data_generation,
 )
 
@@ -53,6 +58,8 @@ def write_report(folder: Path) -> Written:
             written.skipped.append(name)
         else:
             written.put(folder / "figures" / f"{name}.png", png(figure))
+    for name, (fields, times) in animations(results).items():
+        written.files.append(animate(folder / "figures" / f"{name}.gif", fields, times))
     return written
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.report.made_up_flows import fill_flows
+
 PAPER_REGIMES = {
     "helmholtz": ("in-distribution", "shift", "cross-equation", "super-resolution"),
     "poisson": ("in-distribution", "shift", "cross-equation", "super-resolution"),
@@ -245,4 +247,5 @@ def fill(folder: Path, size: int = 64) -> Path:
     for name, content in studies().items():
         (target / f"{name}.json").write_text(json.dumps(content))
     np.savez(target / "fields.npz", **fields(size))
+    fill_flows(target, size)
     return target

@@ -1,0 +1,266 @@
+"""The flows in the report: every line of every table, the way up of every ratio, what is drawn."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from neuralsolver.equations import NavierStokes
+from neuralsolver.experiments import flow_fields
+from neuralsolver.experiments.paper import Regime
+from neuralsolver.report.animation import animate
+from neuralsolver.report.convergence import evolution
+from neuralsolver.report.cost import accuracy_against_seconds
+from neuralsolver.report.figures import makers
+from neuralsolver.report.flow_panels import animations
+from neuralsolver.report.flows import flow_ratios
+from neuralsolver.report.matched import MATCHED_FLOWS, matched_flow
+from neuralsolver.report.rows import Results
+from neuralsolver.report.style import FLOW_STYLE, METHOD_STYLE
+from neuralsolver.report.tables import DYNAMIC, forward
+from neuralsolver.report.write import TABLES, write_report
+from tests.report.made_up_flows import FLOOR, FLOWS, HARDNESS, METHODS, fill_flows, flow_row
+
+ENS = ("ENS (paper's recipe), transformer", "ENS (paper's recipe), CNN-FNO-CNN")
+ENS += ("ENS, contractive, transformer", "ENS, accelerated, transformer")
+ENS += ("ENS, contractive, CNN-FNO-CNN",)
+COARSE = tuple(f"classical solver, {n} × {n}" for n in (16, 24, 32, 48, 64))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("flows")
+    fill_flows(folder, size=16)
+    return Results.read(folder)
+
+
+def few(folder, *rows):
+    """Results of these rows only."""
+    (folder / "flows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Results.read(folder)
+
+
+def ours(table):
+    """The cells of our lines by label."""
+    return {line.labels[0]: line.cells for line in table.lines if line.labels[1] == "here"}
+
+
+def test_a_method_looks_the_same_everywhere():
+    looks = {}
+    for styles in (METHOD_STYLE, FLOW_STYLE):
+        for method, style in styles.items():
+            assert looks.setdefault((style.colour, style.marker), method) == method
+    for method in METHOD_STYLE.keys() & FLOW_STYLE.keys():
+        shared = METHOD_STYLE[method], FLOW_STYLE[method]
+        assert len({(s.colour, s.marker, s.line) for s in shared}) == 1
+    assert len({style.label for style in FLOW_STYLE.values()}) == len(FLOW_STYLE)
+    assert FLOW_STYLE.keys() == METHODS.keys()
+
+
+@pytest.mark.parametrize("spec", DYNAMIC, ids=FLOWS)
+def test_forward_has_every_line(results, spec):
+    lines = ours(forward(spec)(results))
+    learned = (*ENS, "FNO-3D", "PINO-3D", "PINO-3D(TTOP)")
+    others = ("ground truth (floor)", "classical solver", *COARSE, "nothing moves", "zero field")
+    assert tuple(lines) == (*learned, *others)
+    row = results.get(spec.experiment, "forcing-shift", "fno")
+    seconds, *cells = lines["FNO-3D"]
+    assert seconds.text == f"{row.seconds_batch_1:.2e}"
+    assert [cell.text for cell in cells[4:6]] == [f"{row.error:.2e}", f"{row.residual:.2e}"]
+    floor = f"{FLOWS[spec.experiment] ** 2 * FLOOR:.2e}"
+    assert [cell.text for cell in lines["ground truth (floor)"][2::2]] == [floor] * 4
+
+
+def test_what_is_missing_is_said_and_marks_nothing(results):
+    lines = ours(forward(DYNAMIC[1])(results))
+    assert {cell.text for cell in lines[ENS[1]]} == {"not run"}
+    assert lines["PINO-3D(TTOP)"][-1].text == "out of memory"
+    assert lines[ENS[4]][1].mark == "best"
+    assert lines[ENS[2]][1].mark == "second"
+    diverged = lines[ENS[0]][5]
+    assert "16 of 32 diverged" in diverged.text
+    assert not diverged.mark
+
+
+def test_one_row_is_enough_for_everything(tmp_path):
+    one = few(tmp_path, flow_row("navier-stokes", "forcing-shift", "ens"))
+    tables = {table.name: table for make in TABLES if (table := make(one)) is not None}
+    floors = ours(tables["matched-backbone-navier-stokes"])["ground truth (floor)"]
+    assert {cell.text for cell in floors} == {"not run"}
+    assert {cell.text for cell in tables["flow-ratios"].lines[2].cells[2:]} == {"not run"}
+    assert not any("kolmogorov" in name for name in tables)
+    drawn = {name for name, make in makers(one).items() if make(one) is not None}
+    assert drawn == {"evolution-navier-stokes"}
+
+
+@pytest.mark.parametrize("spec", MATCHED_FLOWS, ids=FLOWS)
+def test_each_backbone_is_a_block(results, spec):
+    table = matched_flow(spec)(results)
+    transformer, convolutional, floors = table.blocks
+    labels = [line.labels[0] for line in transformer]
+    plain = ["transformer", "", "transformer(PINO)", "", "transformer(TTOP)", ""]
+    assert labels == [ENS[0], "", ENS[2], ENS[3], *plain]
+    assert [line.labels[0] for line in convolutional] == [ENS[1], ENS[4], "CNN-FNO-CNN"]
+    assert floors[0].labels[0] == "ground truth (floor)"
+    for block in (transformer, convolutional):
+        assert [line.cells[0].mark for line in block if line.labels[1] == "here"].count("best") == 1
+    alone = transformer[5].cells[0]
+    assert alone.text == {"NS_AB": "3.02e-02", "KF_AB": "4.12e-02"}[spec.label]
+
+
+def test_ratios_of_the_paper_and_targets(results):
+    lines = {line.labels: line.cells for line in flow_ratios(results).lines}
+    assert len(lines) == 2 * 5
+    shown = [[cell.text for cell in cells[:2]] for cells in lines.values()]
+    assert shown[:5] == [
+        ["13.6", "≥ 8"],
+        ["4", "≥ 4"],
+        ["99.8", "≥ 12"],
+        ["9.7", ""],
+        ["17.9", "≤ 2"],
+    ]
+    assert shown[5:] == [
+        ["5.1", "≥ 4"],
+        ["15.8", "≥ 3"],
+        ["24.5", "≥ 6"],
+        ["28.1", ""],
+        ["2.45", "≤ 2"],
+    ]
+
+
+def test_a_ratio_is_alone_over_inside(tmp_path):
+    """Errors by hand, different for every backbone, recipe and regime."""
+    errors = {
+        ("in-distribution", "operator"): 0.8,
+        ("in-distribution", "ens"): 0.1,
+        ("in-distribution", "operator-cnn"): 0.6,
+        ("in-distribution", "ens-contractive-cnn"): 0.1,
+        ("forcing-shift", "operator"): 0.9,
+        ("forcing-shift", "ens-contractive"): 0.06,
+        ("forcing-shift", "operator-cnn"): 0.5,
+        ("forcing-shift", "ens-cnn"): 1.0,
+        ("super-resolution", "ens"): 0.25,
+        ("super-resolution", "ens-contractive-cnn"): 0.15,
+    }
+    rows = [flow_row("navier-stokes", *place, error=error) for place, error in errors.items()]
+    trained, viscosity, forcing, _, growth = flow_ratios(few(tmp_path, *rows)).lines
+    assert [cell.text for cell in trained.cells[2:]] == ["8", "not run", "not run", "6"]
+    assert [cell.mark for cell in trained.cells[2:]] == ["best", "", "", ""]
+    assert {cell.text for cell in viscosity.cells[2:]} == {"not run"}
+    assert [cell.text for cell in forcing.cells[2:]] == ["not run", "15", "0.5", "not run"]
+    assert [cell.mark for cell in forcing.cells[2:]] == ["", "best", "", ""]
+    assert [cell.text for cell in growth.cells[2:]] == ["2.5", "not run", "not run", "1.5"]
+    assert [cell.mark for cell in growth.cells[2:]] == ["", "", "", "best"]
+
+
+def test_a_ratio_of_diverged_samples_meets_no_target(results):
+    lines = {line.labels: line.cells for line in flow_ratios(results).lines}
+    cell = lines["Kolmogorov flow", "forcing 8π → 10π"][2]
+    assert "diverged" in cell.text
+    assert not cell.mark
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_the_floor_is_drawn_in_every_regime(results, flow):
+    figure = evolution(results, flow)
+    residuals = figure.axes[len(HARDNESS) : 2 * len(HARDNESS)]
+    for axis in residuals:
+        dashed = [line for line in axis.lines if "floor" in str(line.get_label())]
+        assert [line.get_ydata()[0] for line in dashed] == [pytest.approx(FLOWS[flow] ** 2 * FLOOR)]
+        assert dashed[0].get_linestyle() == "--"
+
+
+def test_the_classical_solver_is_a_front(results):
+    figure = accuracy_against_seconds(results, "kolmogorov")
+    assert len(figure.axes) == 4
+    for axis in figure.axes:
+        (front,) = (line for line in axis.lines if line.get_label() == "classical solver, coarser")
+        seconds, errors = front.get_data()
+        # one of the five grids is missing, and the last is the one of the truth
+        assert len(seconds) == 5
+        assert list(seconds) == sorted(seconds)
+        assert list(errors) == sorted(errors, reverse=True)
+        assert axis.get_ylim()[0] > errors[-1]
+        assert [text.get_text() for text in axis.texts] == ["16", "32", "48", "64"]
+
+
+def test_trajectories_are_drawn_and_animated(results, tmp_path):
+    """From an archive of two regimes, without any row."""
+    kept = ("navier-stokes/in-distribution", "kolmogorov/forcing-shift")
+    archive = {name: f for name, f in results.flow_fields.items() if name.startswith(kept)}
+    np.savez(tmp_path / "flow-fields.npz", **archive)
+    written = {path.name: path for path in write_report(tmp_path).files}
+    names = {path.replace("/", "-") for path in kept}
+    assert {name for name in written if name.endswith(".png")} == {
+        f"qualitative-{name}.png" for name in names
+    }
+    for name in names:
+        with Image.open(written[f"flow-{name}.gif"]) as picture:
+            assert picture.n_frames == 21
+
+
+def test_what_diverges_leaves_the_picture(tmp_path):
+    history = {"step": [0, 1, 2], "error": [0.1, 1e3, 1e7], "residual": [1.0, 1e8, 1e16]}
+    rows = [flow_row("kolmogorov", "forcing-shift", "ens", history=history)]
+    error, residual, correction = evolution(few(tmp_path, *rows), "kolmogorov").axes
+    assert error.get_ylim()[1] == pytest.approx(1.0)
+    assert residual.get_ylim()[1] == pytest.approx(10.0)
+    assert not correction.lines
+
+
+def test_fields_that_are_not_finite_are_left_out(tmp_path):
+    fill_flows(tmp_path, size=8)
+    archive = dict(np.load(tmp_path / "flow-fields.npz"))
+    archive["kolmogorov/forcing-shift/ens-contractive-cnn/error"][3, 0, 0] = np.inf
+    np.savez(tmp_path / "flow-fields.npz", **archive)
+    results = Results.read(tmp_path)
+    assert "flow-kolmogorov-forcing-shift" not in animations(results)
+    figure = makers(results)["qualitative-kolmogorov-forcing-shift"](results)
+    assert "error of\nCNN-FNO-CNN" in figure.axes[2].get_title()
+
+
+def test_stored_errors_keep_their_digits():
+    truth = 50 * torch.randn(2, 1, 41, 128, 128, dtype=torch.float64)
+    error = 1e-4 * torch.randn_like(truth)
+    stored = flow_fields.thinned(0.05 * np.arange(41), truth, {"ens": truth + error})
+    assert stored["truth"].shape == stored["ens/error"].shape == (21, 64, 64)
+    assert stored["times"][-1] == pytest.approx(2.0)
+    kept = error[0, 0, ::2, ::2, ::2].numpy()
+    assert np.abs(stored["ens/error"] - kept).max() < 1e-3 * np.abs(kept).max()
+    # two flows, two regimes, a truth and two errors
+    assert 2 * 2 * 3 * stored["truth"].nbytes < 3_000_000
+
+
+def test_the_worst_trajectory_is_a_small_file(tmp_path):
+    noise = np.random.default_rng(0).standard_normal((21, 64, 64))
+    fields = {"truth": noise, "ENS": noise[::-1], "error": noise - noise[::-1]}
+    assert animate(tmp_path / "x.gif", fields, np.arange(21)).stat().st_size < 2_000_000
+
+
+def test_the_study_solves_each_flow_and_regime(monkeypatch):
+    """With an experiment that lacks ENS, and a solver that answers with zero."""
+    equation = NavierStokes(frames=4)
+    experiment = SimpleNamespace(
+        methods=("operator",),
+        regime=lambda key: Regime(key, equation),
+        sized=lambda scale: SimpleNamespace(resolution=8),
+    )
+    monkeypatch.setattr(flow_fields, "EXPERIMENTS", dict.fromkeys(FLOWS, experiment))
+    truth = torch.randn(1, 1, 5, 8, 8)
+    zero = SimpleNamespace(solve=lambda problem: SimpleNamespace(tensor=torch.zeros_like(truth)))
+    laboratory = SimpleNamespace(
+        scale=None,
+        draw=lambda regime, resolution: SimpleNamespace(problem=None, exact=truth),
+        prepare=lambda method, experiment, regime, drawn: zero,
+    )
+    arrays = flow_fields.flow_fields(laboratory)
+    assert len(arrays) == 2 * 2 * 3
+    for flow in FLOWS:
+        error = arrays[f"{flow}/forcing-shift/operator/error"]
+        assert np.array_equal(error, -arrays[f"{flow}/forcing-shift/truth"])
+        assert arrays[f"{flow}/in-distribution/times"].tolist() == pytest.approx(
+            equation.frame_times.tolist()
+        )
