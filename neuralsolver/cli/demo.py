@@ -1,4 +1,4 @@
-"""ens demo: what the package does, in one table and one picture."""
+"""ens demo: what the package does, in one table, one picture and the flows in motion."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def demo(
     output: Annotated[Path, typer.Option(help="The picture to write.")] = Path("demo.png"),
     as_json: AsJson = False,
 ) -> None:
-    """Solve fresh instances of the static equations with the shipped models."""
+    """Solve a fresh instance of every equation with the shipped models."""
     import json
     from dataclasses import asdict
 
     import torch
 
     from neuralsolver.experiments.demo import demonstrate
-    from neuralsolver.report.demo import picture, table
+    from neuralsolver.report.demo import animations, picture, table
 
     torch.set_num_threads(1)
     rows, scenes = demonstrate(seed)
-    drawn = picture(scenes, output)
+    drawn = [str(path) for path in (picture(scenes, output), *animations(scenes, output))]
     if as_json:
-        print(json.dumps({"picture": str(drawn), "rows": [asdict(row) for row in rows]}))
+        print(json.dumps({"pictures": drawn, "rows": [asdict(row) for row in rows]}))
         return
-    print(f"{table(rows)}\n\nseed {seed}, one thread; picture: {drawn}")
+    print(f"{table(rows)}\n\nseed {seed}, one thread; written: {', '.join(drawn)}")

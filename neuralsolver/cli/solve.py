@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,6 +60,8 @@ def solve(
     """
     import torch
 
+    from neuralsolver.experiments.reference_solver import ReferenceSolver
+
     if method not in METHODS:
         raise InvalidInput("--method", " or ".join(METHODS), method)
     if threads:
@@ -72,9 +72,10 @@ def solve(
     usual = REFERENCE_RESOLUTION if solver is None else solver.resolution
     problem = _problem(equation, input_file, resolution, usual, seed)
     if solver is not None:
-        solution = _by_networks(solver, problem, steps, tolerance)
+        polish = not equation.periodic
+        solution = solver.solve(problem, steps=steps, tolerance=tolerance, polish=polish)
     elif steps is None:
-        solution = _by_reference(problem, tolerance)
+        solution = ReferenceSolver(tolerance).solve(problem)
     else:
         raise InvalidInput("--steps", "no --method reference beside it", steps)
     _write(solution, output, plot)
@@ -158,58 +159,6 @@ def _random(equation: Equation, resolution: int, seed: int) -> Problem:
     return Problem(equation, truncate_spectrum(start, resolution)[0, 0])
 
 
-def _by_networks(
-    solver: TrainedSolver, problem: Problem, steps: int | None, tolerance: float | None
-) -> Solution:
-    equation, trained = problem.equation, solver.equation
-    if not equation.periodic:
-        return solver.solve(problem, steps=steps, tolerance=tolerance, polish=True)
-    # there is no V-cycle on the torus, and the frames are the channels of the networks
-    if problem.resolution != solver.resolution:
-        raise InvalidInput("resolution", f"{solver.resolution}, as trained", problem.resolution)
-    frames = (equation.solution_shape(8)[1], trained.solution_shape(8)[1])
-    if frames[0] != frames[1]:
-        raise InvalidInput("frames", f"{frames[1] - 1}, as trained", frames[0] - 1)
-    if steps is None and tolerance is None:
-        # a true flow has a residual, below which no tolerance leads: go on while it improves
-        return solver.network.solve(problem)
-    return solver.solve(problem, steps=steps, tolerance=tolerance)
-
-
-def _by_reference(problem: Problem, tolerance: float | None) -> Solution:
-    """The solution of the classical solver, judged by the residual like any other."""
-    import torch
-
-    from neuralsolver.data.truth import truncate_spectrum, truth, working_resolution
-    from neuralsolver.equations import NavierStokes
-    from neuralsolver.equations.fourier import resample
-    from neuralsolver.solvers.iterate import ResidualBelow, iterate
-    from neuralsolver.solvers.solution import Status
-    from neuralsolver.solvers.trained import DEFAULT_TOLERANCE
-
-    begin = time.perf_counter()
-    rule = ResidualBelow(DEFAULT_TOLERANCE if tolerance is None else tolerance, max_steps=0)
-    problem = problem.in_precision(torch.float64)
-    equation, n = problem.equation, problem.resolution
-    if isinstance(equation, NavierStokes):
-        # on a grid whose products keep all modes of the given field; the forcing is the same at
-        # all times, so that the clock may start with it
-        fine = max(working_resolution(equation, n), 2 * math.ceil(3 * n / 4))
-        started = dataclasses.replace(equation, start_time=0.0)
-        answer = truth(started, resample(problem.inputs, fine).numpy())
-    else:
-        answer = truth(equation, problem.inputs.numpy())
-    u = problem.impose(torch.from_numpy(truncate_spectrum(answer.solution, n)))
-    judged = iterate(lambda problem, u, residual: u, problem, u, rule)
-    status = tuple(
-        # its own discretisation is solved, which is all that was asked for without a tolerance
-        Status.FINISHED if tolerance is None and solved and was is Status.STEP_LIMIT else was
-        for was, solved in zip(judged.status, answer.solved, strict=True)
-    )
-    seconds, notes = time.perf_counter() - begin, {"method": "reference"}
-    return dataclasses.replace(judged, status=status, seconds=seconds, notes=notes)
-
-
 def _write(solution: Solution, output: Path | None, plot: Path | None) -> None:
     if output is not None:
         import io
@@ -257,7 +206,9 @@ def _text(solution: Solution, solver: TrainedSolver | None) -> str:
             line += "; its residual is the floor that a true flow leaves (docs/flows.md)"
         lines.append(line)
     elif solution.problem.resolution != solver.resolution:
-        lines.append(f"note: trained on {solver.resolution} points, so steps are V-cycles")
+        grid = f"note: trained on {solver.resolution} points, "
+        flow = solution.problem.equation.periodic
+        lines.append(grid + ("where the flow was solved" if flow else "so steps are V-cycles"))
     if "classical_iterations" in solution.notes:
         used = solution.notes["classical_iterations"]
         needed = solution.notes["classical_iterations_from_zero"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,7 +54,7 @@ def train(
     if budget_minutes is not None:
         if "batches" in changes:
             raise InvalidInput("--budget-minutes", "no --plan batches beside it", budget_minutes)
-        size = replace(size, budget_minutes=budget_minutes, batches=None)
+        changes["budget_minutes"] = budget_minutes
     training = Training(chosen, recipe, size, seed, changes)
     first = os.environ.get("RANK", "0") == "0"
     board = training.folder(runs) if tensorboard and first else None
