@@ -208,6 +208,11 @@ class Problem:
         """The field one begins with."""
         return self.equation.first_guess(self.inputs)
 
+    def weigh(self, residual: Tensor) -> Tensor:
+        """A residual as it is measured: L⁻¹r in the units of the error where L⁻¹ is known, or r."""
+        integrated = self.equation.invert_linear_part(residual)
+        return residual if integrated is None else integrated
+
     def select(self, index: Tensor | Sequence[int] | slice) -> Problem:
         """The sub-batch at `index`."""
         return Problem(self.equation, self.inputs[index])

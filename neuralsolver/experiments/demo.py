@@ -15,7 +15,6 @@ from neuralsolver.evaluation.metrics import relative_error
 from neuralsolver.experiments.reference_solver import CoarseIntegrator, ReferenceSolver
 from neuralsolver.solvers import Observation, Solution, TrainedSolver
 from neuralsolver.training import load, shipped
-from neuralsolver.training.objectives import squared_norm
 
 STATIC = ("poisson", "helmholtz", "nonlinear-helmholtz", "darcy")
 FLOWS = ("navier-stokes", "kolmogorov")
@@ -125,10 +124,13 @@ class _Measure:
 
     def __init__(self, problem: Problem, exact: torch.Tensor) -> None:
         self.problem, self.exact = problem, exact
-        self.scale = squared_norm(problem.residual(problem.first_guess())).sqrt()
+        self.scale = self._size(problem.first_guess())
 
     def relative_residual(self, u: torch.Tensor) -> float:
-        return float(squared_norm(self.problem.residual(u.double())).sqrt() / self.scale)
+        return self._size(u.double()) / self.scale
+
+    def _size(self, u: torch.Tensor) -> float:
+        return float(self.problem.weigh(self.problem.residual(u)).norm())
 
     def row(self, method: str, solution: Solution) -> Row:
         return Row(

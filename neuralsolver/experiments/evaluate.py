@@ -90,7 +90,12 @@ class Evaluation:
         subject = drawn.select(slice(0, count))
         try:
             setting = Setting(
-                regime, subject.problem, subject.exact, self.seed, self.scale.effort, self.model
+                regime,
+                subject.problem,
+                subject.exact,
+                self.seed,
+                sized.of(regime.equation).effort,
+                self.model,
             )
             measured = measure(method.prepare(setting), subject)
         except (torch.OutOfMemoryError, MemoryError):

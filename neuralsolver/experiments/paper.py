@@ -202,7 +202,7 @@ FLOW_COMPARED = (
     "reference",
     *(f"integrator-{points}" for points in COARSE_GRIDS),
     *("fno", "pino", "operator", "operator-pino", "operator-cnn"),
-    *("ens", "ens-cnn", "ens-contractive", "ens-accelerated", "ens-contractive-cnn"),
+    *("ens", "ens-contractive", "ens-accelerated", "ens-contractive-cnn"),
     *("pino-ttop", "operator-ttop"),
 )
 

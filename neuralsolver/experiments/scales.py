@@ -90,17 +90,16 @@ SCALES = {
             # a residual of 64 points still resolves these flows (docs/flows.md)
             flow={
                 "unrolled": {},
-                "batches": 1600,
+                "batches": 1280,
                 "batches_of": {
                     "contractive": 3200,
-                    "contractive-cnn": 1280,
                     "operator": 2400,
-                    "operator-pino": 640,
+                    "operator-pino": 400,
                     "paper": 600,
-                    "paper-cnn": 300,
-                    "fno": 600,
-                    "pino": 400,
+                    "fno": 400,
+                    "pino": 240,
                 },
+                "effort": 0.2,
                 "budget_minutes": None,
                 "warm_start_resolution": None,
             },

@@ -80,7 +80,7 @@ EVOLVING = {
     ),
     True: (
         ("in-distribution", "viscosity-shift", "forcing-shift", "super-resolution"),
-        ("ens", "ens-cnn", "ens-contractive", "ens-accelerated", "ens-contractive-cnn"),
+        ("ens", "ens-contractive", "ens-accelerated", "ens-contractive-cnn"),
     ),
 }
 """Regimes and methods whose iterations are shown, of the static equations and of the flows."""

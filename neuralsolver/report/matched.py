@@ -49,7 +49,7 @@ FLOW_MATCHED: tuple[Names, ...] = (
         "operator-pino": "VideoPDE(PINO)",
         "operator-ttop": "VideoPDE(TTOP)",
     },
-    {"ens-cnn": "", "ens-contractive-cnn": "", "operator-cnn": ""},
+    {"ens-contractive-cnn": "", "operator-cnn": ""},
 )
 """The methods on each backbone; the paper calls its transformer VideoPDE."""
 MATCHED_FLOWS = tuple(

@@ -82,7 +82,6 @@ COARSE = {f"integrator-{points}": points for points in (16, 24, 32, 48, 64)}
 # of the variants of ENS the colour tells the recipe
 FLOW_STYLE = {
     "ens": _renamed("ens", "ENS (paper's recipe), transformer"),
-    "ens-cnn": Style("ENS (paper's recipe), CNN-FNO-CNN", BLUE, "s", "--"),
     "ens-contractive": _renamed("ens-contractive", "ENS, contractive, transformer"),
     "ens-accelerated": _renamed("ens-accelerated", "ENS, accelerated, transformer"),
     "ens-contractive-cnn": Style("ENS, contractive, CNN-FNO-CNN", VERMILION, "d", "--"),

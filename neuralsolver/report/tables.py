@@ -41,7 +41,6 @@ LEARNED = (
 UNLEARNED = ("reference", "truth", "zero")
 FLOW_LEARNED = (
     "ens",
-    "ens-cnn",
     "ens-contractive",
     "ens-accelerated",
     "ens-contractive-cnn",

@@ -11,8 +11,8 @@ residual, linearised along the differences, is smallest:
 
     γ = argmin ‖r − ΔR γ‖,    u ← (u − ΔU γ) + (c − ΔC γ)
 
-The mixing minimises the physical residual, not the size of the correction: an iterate at which the
-network has nothing more to say is not mistaken for a solution.
+The mixing minimises the physical residual, as the problem weighs it, not the size of the
+correction: an iterate at which the network has nothing more to say is no solution for that.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ class Anderson:
 
     def __call__(self, problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
         correction = self.step(problem, u, residual) - u
+        residual = problem.weigh(residual)
         self.history.append((u, correction, residual))
         self.history = self.history[-self.memory - 1 :]
         if len(self.history) == 1:

@@ -118,7 +118,7 @@ def iterate(
         residual = active.residual(u)
         if observe is not None:
             observe(Observation(ledger.step, ledger.running, u, residual, correction))
-        go_on = ledger.enter(u, residual_norm(residual), stop)
+        go_on = ledger.enter(u, residual_norm(active.weigh(residual)), stop)
         if not bool(go_on.any()):
             break
         if not bool(go_on.all()):
@@ -140,7 +140,7 @@ class _Ledger:
 
     def __init__(self, problem: Problem, u: Tensor) -> None:
         self.problem = problem
-        guess = residual_norm(problem.residual(problem.first_guess()))
+        guess = residual_norm(problem.weigh(problem.residual(problem.first_guess())))
         self.scale = guess.cpu().clamp_min(torch.finfo(torch.float64).tiny)
         self.running = torch.arange(problem.batch)
         self.status = [Status.FINISHED] * problem.batch

@@ -42,7 +42,8 @@ class Status(Enum):
 @dataclass(frozen=True, eq=False)
 class Solution:
     """A solved batch. `residual_norms[k, b]` is the RMS residual of sample b after k steps, NaN
-    once the sample has stopped; `residual_scale[b]` is that of the first guess."""
+    once the sample has stopped; `residual_scale[b]` is that of the first guess. The residual of a
+    flow is measured as `Problem.weigh` says: raw, it rises before the error has fallen."""
 
     problem: Problem
     tensor: Tensor
@@ -66,7 +67,8 @@ class Solution:
     @property
     def relative_residual(self) -> Tensor:
         """RMS residual of the returned field over that of the first guess, per sample."""
-        return residual_norm(self.problem.residual(self.tensor)).cpu() / self.residual_scale
+        residual = self.problem.weigh(self.problem.residual(self.tensor))
+        return residual_norm(residual).cpu() / self.residual_scale
 
     @property
     def error_bound(self) -> Tensor | None:
@@ -100,7 +102,7 @@ class Solution:
 
         For flows it is ‖L⁻¹F(u)‖ / ‖u‖, with L = ∂ₜ − νΔ in place of J: what the residual has added
         up to over time if nothing carried it away. Advection moves an error more than it changes
-        its size, and on the shipped models this was 1 to 2.5 times the error (docs/flows.md).
+        its size: docs/flows.md says how near this came.
         """
         problem = self.problem.in_precision(torch.float64)
         if problem.equation.smallest_singular_value(problem.inputs) is not None:

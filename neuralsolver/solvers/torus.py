@@ -31,6 +31,9 @@ from neuralsolver.solvers.iterate import FixedSteps, Observer, Step, StoppingRul
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.solution import Solution
 
+MEMORY = 15
+"""Trajectories that are mixed: with fewer, a flow of smaller viscosity drifts away again."""
+
 
 def on_grid(problem: Problem, points: int) -> Problem:
     """The same flow on another grid."""
@@ -57,7 +60,7 @@ class SpectralStep:
 
 @dataclass(frozen=True)
 class Flow:
-    """A solver of flows on any grid by networks `trained` on one, accelerated by Anderson mixing."""
+    """A solver of flows on any grid; `accelerate` wraps its steps in Anderson mixing."""
 
     solver: NeuralSolver
     trained: int
@@ -82,7 +85,7 @@ class Flow:
         start = self.solver.predict(problem) if u0 is None else u0.to(problem.inputs)
         step: Step = SpectralStep(self.solver, self.trained)
         if self.accelerate and self.solver.corrector is not None:
-            step = Anderson(step)
+            step = Anderson(step, MEMORY)
         return iterate(step, problem, problem.impose(start), stop, observe)
 
     def _cut(

@@ -161,36 +161,6 @@ def test_the_paper_choice_leaves_descriptions_as_they_were():
     assert before != DatasetSpec(stirred, 1, 32).fingerprint
 
 
-def test_a_flow_is_first_guessed_to_stand_still():
-    equation = NavierStokes(frames=4)
-    problem = Problem.random(equation, 16, 2)
-    guess = problem.first_guess()
-    assert guess.shape == (2, 1, 5, 16, 16)
-    for frame in range(5):
-        assert torch.equal(guess[:, :, frame], problem.inputs)
-    assert torch.equal(problem.impose(guess), guess)
-
-
-@pytest.mark.parametrize("order", [2, 4])
-def test_the_linear_part_is_inverted(order):
-    """A change that begins at zero comes back from its ∂ₜe − νΔe, whatever its modes."""
-    equation = NavierStokes(frames=6, viscosity=3e-3, time_order=order)
-    change = resample(noise(2, 1, 7, 16, 16), 16)
-    change[:, :, 0] = 0.0
-    image = time_derivative(change, equation.frame_spacing, order)
-    image = image - equation.viscosity * vorticity_derivatives(change)[-1]
-    assert torch.allclose(equation.invert_linear_part(image), change, atol=1e-10)
-    # not a fit of frame 0: an image of nothing else gives a change that still begins at zero
-    found = equation.invert_linear_part(noise(2, 1, 7, 16, 16, seed=1))
-    assert torch.equal(found[:, :, 0], torch.zeros_like(found[:, :, 0]))
-    assert float(found[:, :, 1:].abs().max()) > 0
-
-
-def test_walls_have_no_linear_part_that_is_easily_inverted():
-    with pytest.raises(InvalidInput, match="linear part"):
-        EQUATIONS["poisson"].invert_linear_part(noise(1, 1, 9, 9))
-
-
 @pytest.mark.parametrize("name", ["poisson", "helmholtz", "darcy", "nonlinear-helmholtz"])
 def test_without_an_initial_frame_the_first_guess_is_zero(name):
     problem = Problem.random(EQUATIONS[name], 9, 2)

@@ -35,7 +35,6 @@ METHODS: dict[str, tuple[float, float, int, float]] = {
     "operator-ttop": (3.2e-2, 0.996, 300, 150.0),
     "operator-cnn": (2.4e-2, 1.0, 0, 0.2),
     "ens": (3.0e-2, 0.9, 15, 5.0),
-    "ens-cnn": (2.4e-2, 0.92, 15, 3.0),
     "ens-contractive-cnn": (2.4e-2, 0.8, 12, 2.5),
     "ens-contractive": (3.0e-2, 0.85, 12, 4.0),
     "ens-accelerated": (2.9e-2, 0.84, 10, 4.5),
@@ -88,7 +87,8 @@ def flow_rows() -> list[dict[str, Any]]:
         for flow in FLOWS
         for regime in HARDNESS
         for method in METHODS
-        if flow == "navier-stokes" or method not in ("ens-cnn", "operator-ttop", "integrator-24")
+        if flow == "navier-stokes"
+        or method not in ("ens-accelerated", "operator-ttop", "integrator-24")
     ]
     half = {"FINISHED": 16, "DIVERGED": 16}
     rows.append(flow_row("kolmogorov", "forcing-shift", "ens", status=half))
