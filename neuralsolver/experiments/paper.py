@@ -262,7 +262,7 @@ def instances(
     given = inputs.float() if equation.periodic else inputs
     return Subject(
         problem=Problem(regime.believed or equation, given),
-        true_problem=Problem(equation, inputs),
+        true_problem=Problem(equation, given),
         exact=exact,
         rejected=rejected,
     )

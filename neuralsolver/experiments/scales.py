@@ -50,8 +50,17 @@ class Scale:
     flow: Mapping[str, Any] = field(default_factory=dict)
 
     def of(self, equation: Equation) -> Scale:
-        """The scale for a kind of equation."""
-        return replace(self, **self.flow, flow={}) if equation.periodic else self
+        """The scale for a kind of equation; batches given as "equation/recipe" count for it."""
+        if not equation.periodic:
+            return self
+        chosen = replace(self, **self.flow, flow={})
+        prefix = f"{equation.name}/"
+        own = {
+            key.removeprefix(prefix): batches
+            for key, batches in chosen.batches_of.items()
+            if key.startswith(prefix)
+        }
+        return replace(chosen, batches_of={**chosen.batches_of, **own})
 
 
 SCALES = {
@@ -90,12 +99,13 @@ SCALES = {
             # a residual of 64 points still resolves these flows (docs/flows.md)
             flow={
                 "unrolled": {},
-                "batches": 1280,
+                "batches": 960,
                 "batches_of": {
                     "contractive": 3200,
                     "operator": 2400,
                     "operator-pino": 400,
                     "paper": 600,
+                    "kolmogorov/paper": 250,
                     "fno": 400,
                     "pino": 240,
                 },

@@ -17,8 +17,6 @@ correction: an iterate at which the network has nothing more to say is no soluti
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import torch
 from torch import Tensor
 
@@ -68,38 +66,70 @@ class Krylov:
 
 
 class Anderson:
-    """Anderson mixing of the last `memory` iterates of a step, by their residuals."""
+    """Anderson mixing of the last `memory` iterates of a step, by their residuals.
+
+    Held are the differences between one iterate and the next, of the residual and of what the step
+    made of it, both divided by the length of the first, and the inner products of the first. A new
+    step adds one of each: its cost is one pass over what is held.
+    """
 
     def __init__(self, step: Step, memory: int = 8) -> None:
         self.step, self.memory = step, memory
-        self.history: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.last: tuple[Tensor, Tensor] | None = None
+        self.moves: list[Tensor] = []
+        self.images: list[Tensor] = []
+        self.products: Tensor | None = None
 
     def __call__(self, problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
-        correction = self.step(problem, u, residual) - u
-        residual = problem.weigh(residual)
-        self.history.append((u, correction, residual))
-        self.history = self.history[-self.memory - 1 :]
-        if len(self.history) == 1:
-            return u + correction
-        du, dc, dr = (
-            torch.stack([(b - a).flatten(1) for a, b in pairwise(column)], -1)
-            for column in zip(*self.history, strict=True)
-        )
-        # columns of unit length, so that the small ridge means the same for all of them
-        length = dr.norm(dim=1, keepdim=True).clamp_min(torch.finfo(dr.dtype).tiny)
-        gram = (dr / length).mT @ (dr / length)
-        size = max(1e-12, 10 * torch.finfo(gram.dtype).eps)
-        ridge = size * torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-        right = (dr / length).mT @ residual.flatten(1)[..., None]
-        gamma = torch.linalg.solve(gram + ridge, right) / length.mT
-        mixed = (u + correction).flatten(1) - ((du + dc) @ gamma)[..., 0]
+        proposal = self.step(problem, u, residual).flatten(1)
+        weighed = problem.weigh(residual).flatten(1)
+        if self.last is not None:
+            self._add(proposal - self.last[0], weighed - self.last[1])
+        self.last = (proposal, weighed)
+        if self.products is None:
+            return proposal.view_as(u)
+        size = max(1e-12, 10 * torch.finfo(weighed.dtype).eps)
+        ridge = size * torch.eye(len(self.images)).to(self.products)
+        right = torch.stack([_inner(image, weighed) for image in self.images], -1)
+        gamma = torch.linalg.solve(self.products + ridge, right[..., None])[..., 0]
+        mixed = proposal.clone()
+        for share, move in zip(gamma.unbind(-1), self.moves, strict=True):
+            mixed.addcmul_(share[:, None], move, value=-1)
         return problem.impose(mixed.view_as(u))
+
+    def _add(self, move: Tensor, image: Tensor) -> None:
+        """Hold one more difference; beyond `memory` the oldest is forgotten."""
+        # unit length, so that the small ridge means the same for all of them
+        length = image.norm(dim=1, keepdim=True).clamp_min(torch.finfo(image.dtype).tiny)
+        self.moves.append(move / length)
+        self.images.append(image / length)
+        if len(self.images) > self.memory:
+            self.moves, self.images = self.moves[1:], self.images[1:]
+            assert self.products is not None
+            self.products = self.products[:, 1:, 1:]
+        row = torch.stack([_inner(self.images[-1], other) for other in self.images], -1)
+        count = len(self.images)
+        grown = row.new_zeros((len(row), count, count))
+        if self.products is not None:
+            grown[:, :-1, :-1] = self.products
+        grown[:, -1], grown[:, :, -1] = row, row
+        self.products = grown
 
     def keep(self, mask: Tensor) -> None:
         """Forget the samples that have stopped."""
-        self.history = [(u[mask], c[mask], r[mask]) for u, c, r in self.history]
+        if self.last is not None:
+            self.last = (self.last[0][mask], self.last[1][mask])
+        self.moves = [move[mask] for move in self.moves]
+        self.images = [image[mask] for image in self.images]
+        self.products = None if self.products is None else self.products[mask]
         if hasattr(self.step, "keep"):
             self.step.keep(mask)
+
+
+def _inner(a: Tensor, b: Tensor) -> Tensor:
+    """Inner product of each row."""
+    product: Tensor = torch.linalg.vecdot(a, b)
+    return product
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
