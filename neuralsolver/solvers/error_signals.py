@@ -3,11 +3,11 @@
 Definition 1 leaves e⁽ᵏ⁾ open. An error signal maps (problem, u, r = F(u; f)) to a pair (e, ρ); the
 corrector reads e and its output is multiplied by ρ.
 
-    residual           e = r,          ρ = 1            the paper's ENS
-    scaled_residual    e = r / ρ,      ρ = RMS(r)       the answer shrinks with the residual
-    integrated         e = L⁻¹r / ρ,   ρ = RMS(L⁻¹r)    flows: in the units of the error
-    zero_field         e = 0,          ρ = 1            ablation: computation without error feedback
-    residual_gradient  e = Jᵀr,        ρ = 1            ablation: conditioning on ∇ ½‖r‖²
+    residual             e = r,         ρ = 1           the paper's ENS
+    scaled_residual      e = r / ρ,     ρ = RMS(r)      the answer shrinks with the residual
+    integrated_residual  e = L⁻¹r / ρ,  ρ = RMS(L⁻¹r)   flows: in the units of the error
+    zero_field           e = 0,         ρ = 1           ablation: no error feedback
+    residual_gradient    e = Jᵀr,       ρ = 1           ablation: conditioning on ∇ ½‖r‖²
 
 With the scaled residual, r = 0 gives a zero correction whatever the network: the exact solution is
 a fixed point by construction, and the network always sees an input of unit size, so that it

@@ -118,7 +118,7 @@ def test_on_a_coarser_grid_the_flow_of_the_trained_one_is_cut():
     assert torch.equal(solution.tensor[:, :, 1:], resample(fine.tensor, COARSER)[:, :, 1:])
     # what is reported of it belongs to the grid that was asked for
     assert solution.problem.resolution == COARSER
-    expected = problem.residual(solution.tensor).square().mean().sqrt()
+    expected = problem.weigh(problem.residual(solution.tensor)).square().mean().sqrt()
     assert float(solution.residual_norms[-1]) == pytest.approx(float(expected))
     assert solution.steps.tolist() == [5]
 
