@@ -15,9 +15,9 @@ from neuralsolver.cli import run
 from neuralsolver.data.truth import truncate_spectrum, truth
 from neuralsolver.equations import EQUATIONS, Problem
 from neuralsolver.evaluation.metrics import relative_error
-from neuralsolver.experiments.demo import FLOWS, STATIC
+from neuralsolver.experiments.demo import STATIC
 from neuralsolver.experiments.evaluate import Evaluation
-from neuralsolver.experiments.paper import EXPERIMENTS
+from neuralsolver.experiments.paper import EXPERIMENTS, FLOWS
 from neuralsolver.experiments.scales import SCALES
 from neuralsolver.training.library import SHIPPED, shipped
 

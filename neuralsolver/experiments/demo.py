@@ -12,12 +12,12 @@ import torch
 from neuralsolver.data.truth import truth
 from neuralsolver.equations import Equation, Problem
 from neuralsolver.evaluation.metrics import relative_error
+from neuralsolver.experiments.paper import FLOWS
 from neuralsolver.experiments.reference_solver import CoarseIntegrator, ReferenceSolver
 from neuralsolver.solvers import Observation, Solution, TrainedSolver
 from neuralsolver.training import load, shipped
 
 STATIC = ("poisson", "helmholtz", "nonlinear-helmholtz", "darcy")
-FLOWS = ("navier-stokes", "kolmogorov")
 OTHERS = {"fno": "FNO", "paper": "ENS paper", "operator": "transformer"}
 """Shipped recipes beside the contractive one, and what their rows are called."""
 TOLERANCE = 1e-10

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from neuralsolver.experiments.paper import EXPERIMENTS
+from neuralsolver.experiments.paper import EXPERIMENTS, FLOWS
 
 if TYPE_CHECKING:
     from neuralsolver.experiments.studies import Laboratory
 
-FLOWS = ("navier-stokes", "kolmogorov")
 REGIMES = ("in-distribution", "forcing-shift")
 METHODS = ("operator", "ens-accelerated")
 """A backbone alone, and inside ENS."""

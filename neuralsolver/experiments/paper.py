@@ -32,6 +32,9 @@ from neuralsolver.errors import InvalidInput
 from neuralsolver.evaluation.measure import Subject
 from neuralsolver.experiments.scales import Scale
 
+FLOWS = ("navier-stokes", "kolmogorov")
+"""The experiments with trajectories."""
+
 NOISE_KEY = 11
 """The random key of the noise on the inputs."""
 
@@ -195,7 +198,7 @@ SIGNALS = ("ens-zero-field", "ens-gradient", "ens-residual-loss")
 BACKBONES = ("ens-fno", "ens-cnn-fno", "ens-fno-cnn", "ens-unet")
 COMPARED = (*BOUNDS, *CLASSICAL, *NETWORKS)
 COARSE_GRIDS = (16, 24, 32, 48, 64)
-"""Grids of the reference integrator with a loose tolerance: the classical front of the flows."""
+"""Grids of the reference integrator with the longest stable step: the front of the flows."""
 FLOW_COMPARED = (
     *BOUNDS,
     "still",

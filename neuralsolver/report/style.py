@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neuralsolver.experiments import paper
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -76,7 +78,7 @@ def _renamed(method: str, label: str) -> Style:
     return replace(METHOD_STYLE[method], label=label)
 
 
-COARSE = {f"integrator-{points}": points for points in (16, 24, 32, 48, 64)}
+COARSE = {f"integrator-{points}": points for points in paper.COARSE_GRIDS}
 """The classical solver of the flows on coarser grids, by the points along a side."""
 
 # of the variants of ENS the colour tells the recipe
@@ -102,7 +104,7 @@ FLOW_STYLE = {
     "zero": METHOD_STYLE["zero"],
 }
 
-FLOWS = ("navier-stokes", "kolmogorov")
+FLOWS = paper.FLOWS
 
 
 def styles_in(experiment: str) -> Mapping[str, Style]:
