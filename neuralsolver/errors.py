@@ -19,5 +19,9 @@ class ReferenceFailure(RuntimeError):
     """A classical solver that did not reach the accuracy it promises."""
 
 
+class PeerLost(RuntimeError):
+    """Another process or machine that this one works with has gone or does not answer."""
+
+
 class FileDamaged(InvalidInput):
     """A file that is truncated, foreign or inconsistent with its own description."""

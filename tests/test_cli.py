@@ -125,10 +125,10 @@ GENERATE = ["generate", "helmholtz", *SMALL]
     [
         (["generate", "helmholz"], ["equation", "did you mean helmholtz", "helmholz"]),
         ([*GENERATE, "--set", "kappa=3"], ["constant of helmholtz", "wavenumber", "kappa"]),
-        ([*GENERATE, "--set", "wavenumber=x"], ["wavenumber", "float", "x"]),
+        ([*GENERATE, "--set", "wavenumber=x"], ["wavenumber", "number", "x"]),
         ([*GENERATE, "--set", "wavenumber=nan"], ["wavenumber", "finite", "nan"]),
         ([*GENERATE, "--set", "wavenumber"], ["--set", "NAME=VALUE"]),
-        ([*GENERATE, "--set", "source_amplitude=-1"], ["source_amplitude", "positive", "-1"]),
+        ([*GENERATE, "--set", "source_amplitude=-1"], ["source_amplitude", "at least 0", "-1"]),
         ([*GENERATE, "--resolution", "2"], ["resolution", "at least 8", "2"]),
         (["generate", "kolmogorov", "--resolution", "33"], ["resolution", "even", "33"]),
         ([*GENERATE, "--count", "0"], ["count", "at least 1", "0"]),

@@ -44,7 +44,7 @@ def test_train_continue_and_find(tmp_path, capsys):
     [
         (["--plan", "colour=blue"], ["--plan", "batch_size", "colour"]),
         (["--plan", "seed=3"], ["--plan", "seed"]),
-        (["--plan", "batches=many"], ["batches", "int", "many"]),
+        (["--plan", "batches=many"], ["batches", "whole number", "many"]),
         (["--recipe", "magic"], ["recipe", "contractive", "magic"]),
         (["--scale", "huge"], ["scale", "desk", "huge"]),
         (["--budget-minutes", "1", "--plan", "batches=3"], ["--budget-minutes", "batches"]),

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from neuralsolver.cli.options import DataFolder, Samples
 from neuralsolver.errors import InvalidInput
+from neuralsolver.files import exclusive
+from neuralsolver.limits import SEED
 
 if TYPE_CHECKING:
     from neuralsolver.cli.progress import Progress
@@ -26,11 +29,11 @@ def evaluate(
     method: Annotated[list[str] | None, typer.Option(help="Only this method; repeatable.")] = None,
     regime: Annotated[list[str] | None, typer.Option(help="Only this regime; repeatable.")] = None,
     scale: Annotated[str, typer.Option(help="paper, desk or tiny.")] = "desk",
-    seed: Annotated[int, typer.Option(help="Seed of the test data.")] = 20_264,
-    samples: Annotated[int, typer.Option(help="Fresh instances per regime.", min=1)] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of the test data."), SEED] = 20_264,
+    samples: Samples = 100,
     results: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
     runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
-    data: Annotated[Path | None, typer.Option(help="Folder of the datasets.")] = None,
+    data: DataFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Measure what is missing: trains or loads models, solves fresh instances, appends rows.
@@ -54,7 +57,8 @@ def evaluate(
     )
     printed: list[Row] = []
     for name in known if experiment == "all" else [experiment]:
-        with Progress(name) as progress:
+        lock = results / scale / f".{name}.lock"
+        with exclusive(lock, f"evaluation of {name}"), Progress(name) as progress:
             shown = replace(base, report=_Training(progress))
             if name in STUDIES:
                 file = _study(name, shown)

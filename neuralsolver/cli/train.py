@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from neuralsolver.cli.data import Settings, Threads, parse_settings
+from neuralsolver.cli.options import DataFolder, Settings, Threads, parse_settings
 from neuralsolver.errors import InvalidInput
+from neuralsolver.limits import SEED, Real
 
 
 def train(
@@ -20,16 +19,18 @@ def train(
     recipe: Annotated[str, typer.Option(help="How; `ens list` shows all.")] = "contractive",
     scale: Annotated[str, typer.Option(help="paper, desk or tiny.")] = "desk",
     settings: Settings = None,
-    seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of weights and batches."), SEED] = 0,
     budget_minutes: Annotated[
-        float | None, typer.Option(help="Train for this long instead of the scale's compute.")
+        float | None,
+        typer.Option(help="Train for this long instead of the scale's compute."),
+        Real(above=0.0, most=1e6),
     ] = None,
     plan: Annotated[
         list[str] | None,
         typer.Option("--plan", metavar="NAME=VALUE", help="A field of the plan; repeatable."),
     ] = None,
     runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
-    data: Annotated[Path | None, typer.Option(help="Folder of the datasets.")] = None,
+    data: DataFolder = None,
     threads: Threads = 1,
     tensorboard: Annotated[bool, typer.Option(help="Also log for TensorBoard.")] = False,
     ship: Annotated[bool, typer.Option(help="Put the model among those of the package.")] = False,
@@ -44,7 +45,7 @@ def train(
     from neuralsolver.experiments.run import Training
     from neuralsolver.experiments.run import train as train_model
     from neuralsolver.experiments.scales import scale_named
-    from neuralsolver.training.library import shipped_copy
+    from neuralsolver.training.library import ship as ship_model
 
     if threads:
         torch.set_num_threads(threads)
@@ -60,33 +61,23 @@ def train(
     board = training.folder(runs) if tensorboard and first else None
     with _Display(f"{chosen.name} {recipe}", board) as display:
         model = train_model(training, runs, data=data, report=display)
-    if first:
-        print(shipped_copy(model, f"{chosen.name}-{recipe}") if ship else model)
+    if first and ship:
+        place, replaced = ship_model(model, f"{chosen.name}-{recipe}")
+        print(f"{place}{', which replaces ' + replaced if replaced else ''}")
+    elif first:
+        print(model)
 
 
 def _plan_changes(plan: list[str] | None) -> dict[str, Any]:
-    from neuralsolver.training import Plan
+    from neuralsolver.training.plan import LIMITS
 
-    kinds = {field.name: str(field.type) for field in fields(Plan)}
     changes: dict[str, Any] = {}
-    for name, text in parse_settings(plan).items():
-        if name not in kinds or name == "seed":
-            known = ", ".join(kind for kind in kinds if kind != "seed")
+    for name, text in parse_settings(plan, "--plan").items():
+        if name not in LIMITS or name == "seed":
+            known = ", ".join(field for field in LIMITS if field != "seed")
             raise InvalidInput("--plan", f"one of {known}", name)
-        kind = kinds[name].split(" ")[0]
-        try:
-            changes[name] = READERS[kind](text)
-        except (ValueError, KeyError):
-            raise InvalidInput(f"--plan {name}", f"a value of type {kind}", repr(text)) from None
+        changes[name] = LIMITS[name].read(f"--plan {name}", text)
     return changes
-
-
-READERS: dict[str, Callable[[str], Any]] = {
-    "int": int,
-    "float": float,
-    "str": str,
-    "bool": lambda text: {"true": True, "false": False}[text.lower()],
-}
 
 
 class _Display:

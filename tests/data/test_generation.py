@@ -208,7 +208,7 @@ def test_two_runs_for_one_dataset_do_not_collide(tmp_path):
     partial.mkdir()
     with open(partial / "lock", "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(InvalidInput, match="no other run"):
+        with pytest.raises(InvalidInput, match="no other process"):
             generate(SPEC, tmp_path)
     assert len(generate(SPEC, tmp_path)) == 70
 
