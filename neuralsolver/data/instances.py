@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 
@@ -40,7 +41,8 @@ def random_problem(equation: Equation, resolution: int, seed: int = 0) -> Proble
     fine = working_resolution(equation, resolution)
     drawn = Problem.random(equation, fine, seed=seed, key=1)
     if not isinstance(equation, NavierStokes):
-        return drawn
+        field = drawn.inputs[0].numpy()  # one field, as a user would give it
+        return Problem(equation, field[0] if len(field) == 1 else field)
     # only the first frame is wanted; the others are as near as possible
     brief = dataclasses.replace(equation, time_order=2, frames=2, frame_spacing=1e-6)
     start = truth(brief, drawn.inputs.numpy()).inputs
@@ -70,7 +72,7 @@ def read_problem(equation: Equation, file: str | Path) -> Problem:
         field = np.load(file, allow_pickle=False)
     except InvalidInput:
         raise
-    except (ValueError, EOFError, SyntaxError, OverflowError, RecursionError) as error:
+    except (ValueError, EOFError, SyntaxError, TokenError, OverflowError, RecursionError) as error:
         # numpy's own words advise to allow pickle, which would run what the file says
         got = str(error).splitlines()[0][:80] if "pickle" not in str(error) else "Python objects"
         raise InvalidInput("--input", "a .npy file of numbers", f"{file}: {got}") from None

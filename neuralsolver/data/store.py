@@ -274,6 +274,7 @@ def _attributes(spec: DatasetSpec) -> dict[str, Any]:
 ATTRIBUTES: dict[str, Limit] = {
     "equation": Text(),
     "fingerprint": Text(),
+    "constants": Text(),
     "count": Whole(1),
     "resolution": RESOLUTION,
     "split": Text(SPLITS),
@@ -285,13 +286,11 @@ ATTRIBUTES: dict[str, Limit] = {
 def _description(path: Path, file: Any) -> dict[str, Any]:
     values = {key: _native(file.attrs[key]) for key in file.attrs}
     for key, limit in ATTRIBUTES.items():
-        if key not in values:
-            raise FileDamaged(str(path), f"an attribute {key}", "none")
         try:
-            values[key] = limit.read(key, values[key])
+            values[key] = limit.read(key, values.get(key))
         except InvalidInput as error:
             raise FileDamaged(str(path), f"{key}: {error.expected}", error.got) from None
-    values["constants"] = json.loads(Text().read("constants", values.get("constants")))
+    values["constants"] = json.loads(values["constants"])
     if not isinstance(values["constants"], dict):
         raise FileDamaged(str(path), "constants by name", str(values["constants"])[:60])
     if "frame_times" in values:

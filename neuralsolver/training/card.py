@@ -2,9 +2,9 @@
 
 Both come from a file that anybody may have written, so that nothing is built before they are known
 to fit each other: every field of the card has a type and a range, and every whole number that sizes
-a network is at most as large as the weights that are really there. Then the networks are built
-without memory (torch's `meta` device), and each weight is compared with the header by name, shape
-and type.
+a network is at most as large as the weights that are really there. While networks are built, they
+get no more memory than such weights need (`Allowance`); then each of their weights is compared with
+the header by name, shape and type.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.files import read_regular
@@ -149,6 +151,33 @@ def check_sizes(field: str, card: Mapping[str, Any], header: Header) -> None:
                     raise FileDamaged(field, expected, str(number)[:60])
             if len(values) > SMALL or isinstance(value, dict):
                 raise FileDamaged(field, f"a plain value for {network} {name}", str(value)[:60])
+
+
+class Allowance(TorchFunctionMode):
+    """As long as it lasts, tensors of at most this many bytes in all can be made."""
+
+    def __init__(self, bytes_left: int) -> None:
+        super().__init__()
+        self.bytes_left = bytes_left
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function in FACTORIES:
+            sizes = args[0] if args and isinstance(args[0], (tuple, list)) else args
+            self.bytes_left -= 4 * math.prod(size for size in sizes if isinstance(size, int))
+            if self.bytes_left < 0:
+                raise InvalidInput("card", "networks as small as their weights", "larger ones")
+        return function(*args, **(kwargs or {}))
+
+
+FACTORIES = (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.full)
+
+
+def allowance(header: Header) -> Allowance:
+    """Enough for networks of these weights and what they keep beside them."""
+    used = sum(BYTES[kind] * math.prod(shape) for kind, shape in header.values())
+    return Allowance(4 * used + 2**26)
 
 
 def check_weights(field: str, networks: nn.Module, header: Header) -> None:

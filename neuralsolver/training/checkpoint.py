@@ -31,6 +31,7 @@ from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.training.card import (
     CARD,
     FORMAT,
+    allowance,
     check_sizes,
     check_weights,
     read_card,
@@ -87,13 +88,13 @@ def load_model(folder: Path) -> tuple[NeuralSolver, Card]:
     header = read_header(folder / WEIGHTS)
     check_sizes(str(folder), description, header)
     try:
-        with torch.device("meta"):
-            check_weights(str(folder), _networks(description), header)
+        with allowance(header):
+            solver = _networks(description)
+        check_weights(str(folder), solver, header)
         data = (folder / WEIGHTS).read_bytes()
         digest = hashlib.sha256(data).hexdigest()
         if digest != description["sha256"]:
             raise FileDamaged(str(folder / WEIGHTS), "the SHA-256 of its card", f"{digest[:12]}…")
-        solver = _networks(description)
         solver.load_state_dict(safetensors.torch.load(data))
         named = description["equation"]
         card = Card(
