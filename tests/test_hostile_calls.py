@@ -1,9 +1,9 @@
 """Every command with options that no user should give, drawn from their types and boundaries.
 
 A call is a command that works, of which some options are replaced. Whatever is drawn, it ends
-within `PATIENCE` seconds, with an exit code of the table in docs/promises.md, without a traceback, and
-without a change to any file that it does not name as output. Numbers that ask for much honest work
-(a million samples) are not drawn inside their range, only beyond it.
+within `PATIENCE` seconds, with an exit code of the table in docs/promises.md, without a traceback,
+and without a change to any file that it does not name as output. Numbers that ask for much honest
+work (a million samples) are not drawn inside their range, only beyond it.
 """
 
 from __future__ import annotations

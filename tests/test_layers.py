@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "equations": {"errors", "limits", "reference.random_fields"},
     "data": {"errors", "files", "limits", "reference", "equations"},
     "models": {"errors"},
-    "solvers": {"errors", "drawing", "equations"},
+    "solvers": {"errors", "drawing", "equations", "reference.newton"},
     "training": {"errors", "files", "limits", "equations", "solvers", "models"},
     "evaluation": {"errors", "equations", "solvers"},
     "experiments": {

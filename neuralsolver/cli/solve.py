@@ -111,18 +111,15 @@ def _solve(
 
     place = device_named(device)
     solver.network.to(place)
-    problem = problem.on(place) if hasattr(problem, "on") else problem
+    problem = problem.on(place)
     with Progress(f"{problem.equation.name}") as progress:
 
         def observe(seen: Any) -> None:
             done = problem.batch - len(seen.samples)
-            text = f"step {seen.step}, {done} of {problem.batch} samples done"
+            text = f"{seen.stage}, step {seen.step}, {done} of {problem.batch} samples done"
             progress.fraction(done / problem.batch, text)
 
-        polish = not problem.equation.periodic
-        return solver.solve(
-            problem, steps=steps, tolerance=tolerance, polish=polish, observe=observe
-        )
+        return solver.solve(problem, steps=steps, tolerance=tolerance, polish=True, observe=observe)
 
 
 def _load(model: str) -> TrainedSolver:
@@ -164,8 +161,7 @@ def _check_outputs(output: Path | None, plot: Path | None, input_file: Path | No
 
 
 def _check_plot(plot: Path | None, equation: Equation) -> None:
-    moves = len(equation.solution_shape(8)) > 3
-    if plot is not None and plot.suffix.lower() == ".gif" and not moves:
+    if plot is not None and plot.suffix.lower() == ".gif" and not equation.frames:
         raise InvalidInput("--plot", f"a .png, because {equation.name} does not move", plot)
 
 
@@ -222,18 +218,15 @@ def _text(solution: Solution, solver: TrainedSolver | None) -> str:
     lines = [solution.summary()]
     if solver is None:
         line = f"by the reference solver of {solution.problem.equation.name}"
-        if solution.problem.equation.periodic:
+        if solution.problem.equation.has_floor:
             line += "; its residual is the floor that a true flow leaves (docs/flows.md)"
         lines.append(line)
     elif solution.problem.resolution != solver.resolution:
         grid = f"note: trained on {solver.resolution} points, "
-        flow = solution.problem.equation.periodic
+        flow = solution.problem.equation.frames
         lines.append(grid + ("where the flow was solved" if flow else "so steps are V-cycles"))
     if "classical_iterations" in solution.notes:
         used = solution.notes["classical_iterations"]
-        needed = solution.notes["classical_iterations_from_zero"]
-        lines.append(
-            f"finished classically: {sum(used)} Krylov iterations from the neural iterate, "
-            f"{sum(needed)} from zero"
-        )
+        word = "finished" if solution.good else "carried on"
+        lines.append(f"{word} classically: {sum(used.values())} Krylov iterations")
     return "\n".join(lines)

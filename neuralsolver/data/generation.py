@@ -161,7 +161,7 @@ def _fill(
 
 def block_size(spec: DatasetSpec) -> int:
     """The number of samples in every block but the last."""
-    return FLOW_BLOCK if len(spec.equation.solution_shape(spec.resolution)) > 3 else STATIC_BLOCK
+    return FLOW_BLOCK if spec.equation.frames else STATIC_BLOCK
 
 
 def block_count(spec: DatasetSpec) -> int:

@@ -122,8 +122,9 @@ def describe(equation: Equation) -> dict[str, Any]:
     return {
         "name": equation.name,
         "inputs": list(equation.input_names),
-        "boundary": "torus" if equation.periodic else "walls",
-        "frames": equation.solution_shape(8)[1] - 1 if equation.periodic else 0,
+        "unknowns": list(equation.unknowns),
+        "boundary": equation.boundary,
+        "frames": equation.frames,
         "linear": equation.linear,
         "minimum_resolution": equation.minimum_resolution,
         "constants": {

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from neuralsolver.equations import Equation, Problem
+from neuralsolver.equations import Equation, NavierStokes, Problem, equation_named
 from neuralsolver.equations.registry import describe
 from neuralsolver.errors import InvalidInput
 from neuralsolver.files import write_whole
@@ -91,8 +91,6 @@ def describe_model(model: str | Path) -> dict[str, Any]:
     folder = locate(model)
     if folder is None:
         raise InvalidInput("model", f"one of {', '.join(shipped())}, or a folder", str(model))
-    from neuralsolver.equations import equation_named
-
     card = read_card(folder)
     equation = equation_named(card["equation"]["name"], card["equation"]["constants"])
     kept = ("recipe", "scale", "seed", "errors", "version", "sha256")
@@ -119,7 +117,7 @@ def remarks(problem: Problem, trained_on: Equation | None = None) -> list[str]:
             if value != trained:
                 now, then = (f"{v:g}" if isinstance(v, float) else str(v) for v in (value, trained))
                 found.append(f"{field.name} = {now} was {then} in training")
-    if problem.equation.periodic:
+    if isinstance(problem.equation, NavierStokes):
         fields = problem.inputs.double().flatten(1)
         mean, size = fields.mean(1).abs(), fields.square().mean(1).sqrt()
         if bool((mean > NOTED_MEAN * size).any()):
