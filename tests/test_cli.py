@@ -12,8 +12,8 @@ import pytest
 import scipy.io
 
 from neuralsolver.cli import run
-from neuralsolver.cli.progress import Progress
 from neuralsolver.data import generation
+from neuralsolver.progress import Progress
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
 ENS = [sys.executable, "-m", "neuralsolver.cli"]
@@ -175,7 +175,7 @@ def test_bad_outputs(dataset, tmp_path, capsys):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_is_a_bar_on_a_terminal_and_plain_lines_elsewhere(capsys, monkeypatch, terminal):
-    monkeypatch.setattr("neuralsolver.cli.progress.PAUSE", -1.0)
+    monkeypatch.setattr("neuralsolver.progress.PAUSE", -1.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     with Progress("title") as progress:
         progress.update(2, 8)

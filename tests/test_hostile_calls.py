@@ -209,13 +209,13 @@ def place(tmp_path_factory):
     os.chdir(before)
 
 
-def contents() -> dict[str, str]:
-    """The hash of every regular file here and of the installed weights."""
-    files = [path for root in (Path(), SHIPPED) for path in root.rglob("*")]
+def contents() -> dict[str, object]:
+    """What every regular file here holds, and when the installed weights were written."""
+    here = [path for path in Path().rglob("*") if path.is_file() and not path.is_symlink()]
+    weights = [path for path in SHIPPED.rglob("*") if path.is_file()]
     return {
-        str(path): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in files
-        if path.is_file() and not path.is_symlink()
+        **{str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in here},
+        **{str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in weights},
     }
 
 
@@ -272,7 +272,7 @@ def call(arguments: list[str]) -> None:
 KEPT: dict[str, bytes] = {}
 
 
-def _restore(name: str, before: dict[str, str]) -> None:
+def _restore(name: str, before: dict[str, object]) -> None:
     content = KEPT[name]
     assert hashlib.sha256(content).hexdigest() == before[name]
     Path(name).write_bytes(content)

@@ -14,6 +14,7 @@ MAY_IMPORT = {
     "drawing": set(),
     "files": {"errors"},
     "limits": {"errors"},
+    "progress": set(),
     "reference": {"errors"},
     # the random inputs of an equation are drawn by the reference layer, nothing else of it is used
     "equations": {"errors", "limits", "reference.random_fields"},
@@ -24,6 +25,7 @@ MAY_IMPORT = {
     "evaluation": {"errors", "equations", "solvers"},
     "experiments": {
         "errors",
+        "progress",
         "equations",
         "data",
         "models",

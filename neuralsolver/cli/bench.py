@@ -106,7 +106,7 @@ def _bench(name: str, as_json: bool, **options: Any) -> None:
         os.execve(
             sys.executable, [sys.executable, "-m", "neuralsolver.cli", *sys.argv[1:]], environment
         )
-    from neuralsolver.cli.progress import Progress
+    from neuralsolver.progress import Progress
 
     module = importlib.import_module(f"neuralsolver.bench.{name}")
     with Progress(f"bench {name}") as progress:

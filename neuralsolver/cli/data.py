@@ -51,9 +51,9 @@ def generate(
 
     A run that was interrupted goes on where it stopped when the same command is given again.
     """
-    from neuralsolver.cli.progress import Progress
     from neuralsolver.data import DatasetSpec, run_generation
     from neuralsolver.equations import equation_named
+    from neuralsolver.progress import Progress
 
     chosen = equation_named(equation, parse_settings(settings))
     spec = DatasetSpec(chosen, count, resolution, split, seed)
@@ -147,10 +147,11 @@ def open_any(file: Path, equation: str | None, settings: list[str] | None) -> Da
     """The dataset in a file of any known layout, its equation replaced if one is named."""
     from neuralsolver.data import read
 
-    return read(file, _named(equation, settings))
+    return read(file, named_equation(equation, settings))
 
 
-def _named(equation: str | None, settings: list[str] | None) -> Equation | None:
+def named_equation(equation: str | None, settings: list[str] | None) -> Equation | None:
+    """The equation of that name with the constants that are set, if one is named."""
     from neuralsolver.equations import equation_named
 
     if equation is None:

@@ -25,9 +25,9 @@ def demo(
 
     import torch
 
-    from neuralsolver.cli.progress import Progress
     from neuralsolver.experiments.demo import demonstrate
     from neuralsolver.files import check_output
+    from neuralsolver.progress import Progress
     from neuralsolver.report.demo import animations, picture, table
 
     if output.suffix.lower() not in PICTURES:

@@ -106,7 +106,7 @@ def _solve(
     steps: int | None,
     tolerance: float | None,
 ) -> Solution:
-    from neuralsolver.cli.progress import Progress
+    from neuralsolver.progress import Progress
     from neuralsolver.training.distributed import device_named
 
     place = device_named(device)

@@ -42,7 +42,12 @@ LIMITS: dict[str, Limit] = {
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """The description of a dataset: everything that determines its content."""
+    """The description of a dataset: everything that determines its content.
+
+    >>> import neuralsolver as ns
+    >>> ns.DatasetSpec(ns.Poisson(), count=10, resolution=16).name
+    'poisson-train-16-cf1c58f776d6'
+    """
 
     equation: Equation
     count: int
@@ -141,6 +146,11 @@ class Dataset:
     No file stays open between two reads, so a dataset can be pickled, forked and kept for ever.
     `dataset[i]` and `dataset[a:b]` are (inputs, solution) pairs, which is all that a
     `torch.utils.data.DataLoader` asks for.
+
+    >>> import neuralsolver as ns, tempfile
+    >>> dataset = ns.generate(ns.DatasetSpec(ns.Poisson(), 3, 16), tempfile.mkdtemp())
+    >>> len(dataset), dataset.problem([0, 2]).batch
+    (3, 2)
     """
 
     inputs: Fields

@@ -77,6 +77,11 @@ def read(path: str | Path, equation: Equation | None = None) -> Dataset:
     """The dataset in a file of this package or of one of the known layouts.
 
     `equation` replaces the constants that are guessed for foreign files.
+
+    >>> import neuralsolver as ns, tempfile
+    >>> made = ns.generate(ns.DatasetSpec(ns.Poisson(), 3, 16), tempfile.mkdtemp())
+    >>> ns.read(made.inputs.path).equation.name
+    'poisson'
     """
     path = Path(path)
     if not path.is_file():

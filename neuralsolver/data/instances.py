@@ -32,9 +32,9 @@ def check_size(equation: Equation, resolution: int, count: int = 1) -> None:
 def random_problem(equation: Equation, resolution: int, seed: int = 0) -> Problem:
     """A random problem; a flow starts from what its random field has become at `start_time`.
 
-    >>> from neuralsolver.equations import Poisson
-    >>> random_problem(Poisson(), 16, seed=3).inputs.shape
-    torch.Size([1, 1, 16, 16])
+    >>> import neuralsolver as ns
+    >>> tuple(ns.random_problem(ns.Poisson(), 16, seed=3).inputs.shape)
+    (1, 1, 16, 16)
     """
     SEED.read("seed", seed)
     check_size(equation, resolution)

@@ -33,6 +33,17 @@ class Equation(ABC):
     """A partial differential equation; subclasses are frozen dataclasses of physical constants.
 
     A new equation needs `residual` and `sample`; see docs/your_own_equation.md.
+
+    An equation of your own has a residual and random inputs (examples/your_own_equation.py):
+
+    >>> import neuralsolver as ns
+    >>> class Membrane(ns.Equation):
+    ...     linear, jacobian_reads = True, ()
+    ...     def residual(self, u, inputs):
+    ...         return ns.laplacian(u) - ns.from_interior(ns.interior(inputs))
+    ...     def sample(self, rng, resolution):
+    ...         return ns.cosine_field(rng, resolution)[None]
+    >>> ns.check_equation(Membrane())
     """
 
     input_names: ClassVar[tuple[str, ...]] = ("source",)

@@ -51,7 +51,13 @@ ONE_SIDED = ((-25, 48, -36, 16, -3), (-3, -10, 18, -6, 1))
 
 @dataclass(frozen=True)
 class NavierStokes(Equation):
-    """∂ₜw + v·∇w − νΔw − f on a trajectory of `frames` steps of `frame_spacing`."""
+    """∂ₜw + v·∇w − νΔw − f on a trajectory of `frames` steps of `frame_spacing`.
+
+    >>> import neuralsolver as ns
+    >>> flow = ns.NavierStokes(frames=4)
+    >>> flow.solution_shape(32)
+    (1, 5, 32, 32)
+    """
 
     viscosity: float = 1e-4
     forcing: str = "diagonal"

@@ -25,6 +25,13 @@ class Known:
     """Values of the solution that are given: `values` where `mask` is true.
 
     Both have the shape of the solution, or of its last axes: (n, n) serves all samples alike.
+
+    >>> import neuralsolver as ns, numpy as np
+    >>> wall = np.zeros((16, 16), dtype=bool)
+    >>> wall[0] = True
+    >>> known = ns.Known(wall, np.ones((16, 16)))
+    >>> float(ns.Problem(ns.Poisson(), np.zeros((16, 16)), known=known).zeros()[0, 0, 0, 5])
+    1.0
     """
 
     mask: Tensor
@@ -52,7 +59,16 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """An equation with its inputs, which may be numpy or torch, one field (n, n) or a batch."""
+    """An equation with its inputs, which may be numpy or torch, one field (n, n) or a batch.
+
+    `solution.u` comes back as numpy or torch and in the layout of the inputs, in the precision of
+    the equation (float64 between walls, float32 for flows) whatever that of the inputs was.
+
+    >>> import neuralsolver as ns, numpy as np
+    >>> problem = ns.Problem(ns.Poisson(), np.ones((16, 16), dtype=np.float32))
+    >>> problem.batch, problem.resolution, tuple(problem.inputs.shape)
+    (1, 16, (1, 1, 16, 16))
+    """
 
     equation: Equation
     inputs: Tensor

@@ -83,7 +83,8 @@ for _prototype in (
 def equation_named(name: str, constants: Mapping[str, Any] | None = None) -> Equation:
     """The equation called `name`, with some constants replaced; texts are read as numbers.
 
-    >>> equation_named("helmholtz", {"wavenumber": "3"}).wavenumber
+    >>> import neuralsolver as ns
+    >>> ns.equation_named("helmholtz", {"wavenumber": "3"}).wavenumber
     3.0
     """
     if not isinstance(name, str) or name not in EQUATIONS:
@@ -116,7 +117,8 @@ def limits(equation: Equation) -> dict[str, Limit]:
 def describe(equation: Equation) -> dict[str, Any]:
     """An equation as JSON values: what it is, and its constants with their ranges.
 
-    >>> describe(Poisson())["constants"]["scale"]["value"]
+    >>> import neuralsolver as ns
+    >>> ns.describe(ns.Poisson())["constants"]["scale"]["value"]
     2.0
     """
     return {

@@ -26,7 +26,8 @@ DEFAULT_RECIPE = "contractive"
 def shipped() -> list[str]:
     """Names of the models that come with the package.
 
-    >>> "helmholtz-contractive" in shipped()
+    >>> import neuralsolver as ns
+    >>> "helmholtz-contractive" in ns.shipped()
     True
     """
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CARD}"))
@@ -85,7 +86,8 @@ def describe_model(model: str | Path) -> dict[str, Any]:
     """A model as JSON values: its equation with the constants it was trained on, its grid, how it
     was trained and what it measured.
 
-    >>> describe_model("helmholtz")["equation"]["name"]
+    >>> import neuralsolver as ns
+    >>> ns.describe_model("helmholtz")["equation"]["name"]
     'helmholtz'
     """
     folder = locate(model)
