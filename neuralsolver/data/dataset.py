@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Equation, Problem, equation_named
-from neuralsolver.equations.base import check_resolution
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.limits import RESOLUTION, SEED, Limit, Text, Whole
 
@@ -60,7 +59,7 @@ class DatasetSpec:
             raise InvalidInput("equation", "an Equation", repr(self.equation))
         for name, limit in LIMITS.items():
             object.__setattr__(self, name, limit.read(name, getattr(self, name)))
-        check_resolution(self.equation, self.resolution)
+        self.equation.check_grid(self.resolution)
         canonical(self.equation)
 
     @property

@@ -14,7 +14,6 @@ import numpy as np
 
 from neuralsolver.data.truth import truncate_spectrum, truth, working_resolution
 from neuralsolver.equations import Equation, NavierStokes, Problem
-from neuralsolver.equations.base import check_resolution
 from neuralsolver.errors import InvalidInput
 from neuralsolver.limits import SEED, check_memory
 
@@ -24,7 +23,7 @@ FIELDS_AT_ONCE = 24
 
 def check_size(equation: Equation, resolution: int, count: int = 1) -> None:
     """Raise InvalidInput when a solve on this grid cannot fit in memory."""
-    check_resolution(equation, resolution)
+    equation.check_grid(resolution)
     fields = count * math.prod(equation.solution_shape(resolution))
     check_memory("resolution", resolution, 8.0 * FIELDS_AT_ONCE * fields)
 

@@ -187,6 +187,12 @@ class NavierStokes(Equation):
         change: Tensor = torch.fft.irfft2(found.reshape(spectrum.shape), s=(n, n))
         return change
 
+    def check_grid(self, resolution: int) -> None:
+        super().check_grid(resolution)
+        if 2 * self.forcing_wavenumber >= resolution:
+            least = f"less than half of the {resolution} points"
+            raise InvalidInput("forcing_wavenumber", least, self.forcing_wavenumber)
+
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
         return periodic_field(rng, resolution)[None]
 

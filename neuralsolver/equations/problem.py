@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from neuralsolver.equations.base import Equation, check_resolution, generator
+from neuralsolver.equations.base import Equation, generator
 from neuralsolver.equations.grid import Grid
 from neuralsolver.equations.units import Units, per_sample
 from neuralsolver.errors import InvalidInput
@@ -109,7 +109,7 @@ class Problem:
         cls, equation: Equation, resolution: int, count: int = 1, seed: int = 0, key: int = 0
     ) -> Problem:
         """`count` random instances in float64; sample i depends on (seed, key, i) only."""
-        check_resolution(equation, resolution)
+        equation.check_grid(resolution)
         fields = [equation.sample(generator(seed, key, i), resolution) for i in range(count)]
         return cls(equation, torch.from_numpy(np.stack(fields)))
 
