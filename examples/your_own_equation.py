@@ -42,7 +42,9 @@ def main(folder: Path) -> None:
     solver = ns.train(trained_on, scale="tiny", batches=400, runs=folder / "runs", data=folder)
 
     for equation in (trained_on, ScreenedPoisson(screening=6.0)):
-        spec = ns.DatasetSpec(equation, count=20, resolution=solver.resolution, split="test", seed=1)
+        spec = ns.DatasetSpec(
+            equation, count=20, resolution=solver.resolution, split="test", seed=1
+        )
         fresh = ns.generate(spec, folder)
         _, truth = fresh.tensors()
         print(f"screening {equation.screening:g}")
