@@ -256,7 +256,7 @@ from neuralsolver.cli import run
 from neuralsolver.data import cluster
 cluster.WORKER_SECONDS = 1
 settings = dict(n_workers=0, processes=False, protocol="tcp", host="127.0.0.1")
-with LocalCluster(dashboard_address=None, **settings) as empty:
+with LocalCluster(dashboard_address="127.0.0.1:0", **settings) as empty:
     code = run(["generate", "poisson", "--count", "2", "--resolution", "16",
                 "--scheduler", empty.scheduler_address, "--data", "data"])
     print(code)

@@ -127,7 +127,7 @@ def test_bad_input_to_solve_is_one_line(models, tmp_path, capsys, arguments, wor
     assert all(word in error for word in words), error
 
 
-@pytest.mark.parametrize("kind", ["onnx", "torch-export"])
+@pytest.mark.parametrize("kind", [pytest.param("onnx", marks=pytest.mark.slow), "torch-export"])
 def test_export_prints_the_parity(models, tmp_path, capsys, kind):
     command = ["export", str(models / "poisson-contractive"), "--format", kind, "--json"]
     assert run([*command, "--output", str(tmp_path)]) == 0
