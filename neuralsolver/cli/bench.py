@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 import sys
@@ -111,5 +112,7 @@ def _bench(name: str, as_json: bool, **options: Any) -> None:
     module = importlib.import_module(f"neuralsolver.bench.{name}")
     with Progress(f"bench {name}") as progress:
         progress.fraction(0.0, "measuring")
+        if "tell" in inspect.signature(module.measure).parameters:
+            options["tell"] = progress.fraction
         rows = module.measure(**options)
     print(json.dumps(rows) if as_json else module.table(rows))

@@ -35,8 +35,7 @@ def demo(
     check_output(output)
     torch.set_num_threads(1)
     with Progress("demo") as progress:
-        progress.fraction(0.0, "solving with every shipped model")
-        rows, scenes = demonstrate(seed)
+        rows, scenes = demonstrate(seed, lambda name: progress.fraction(0.0, f"solving {name}"))
         progress.fraction(0.8, "drawing")
         drawn = [str(path) for path in (picture(scenes, output), *animations(scenes, output))]
     if as_json:
