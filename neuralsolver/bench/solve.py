@@ -32,7 +32,7 @@ from scipy.sparse.linalg import splu, spsolve
 from neuralsolver.bench.reference import flux_matrix
 from neuralsolver.bench.targets import KEY
 from neuralsolver.equations import Darcy, Problem
-from neuralsolver.experiments.run import machine
+from neuralsolver.experiments.rows import machine
 from neuralsolver.reference import solve_darcy
 from neuralsolver.training import load
 

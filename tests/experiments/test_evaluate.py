@@ -17,9 +17,9 @@ from neuralsolver.evaluation.metrics import relative_error, residual_mse
 from neuralsolver.experiments.evaluate import Evaluation
 from neuralsolver.experiments.methods import METHODS, Answered, Setting
 from neuralsolver.experiments.paper import EXPERIMENTS, Regime, instances
-from neuralsolver.experiments.recipes import RECIPES, make_plan, make_solver
+from neuralsolver.experiments.recipes import make_plan, make_solver
 from neuralsolver.experiments.rows import append_row, read_rows
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.trainings import SCALES
 
 TINY = replace(SCALES["tiny"], samples=16, batches=2)
 FIELDS = {"error", "error_spread", "error_worst", "residual", "steps", "status", "samples"}

@@ -10,7 +10,7 @@ import torch
 
 from neuralsolver.equations import NavierStokes, Problem, equation_named
 from neuralsolver.experiments.recipes import make_plan, make_solver
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training import fit
 from neuralsolver.training.objectives import OBJECTIVES, Batch, relative_l2
 from tests.training.job import InMemory

@@ -17,7 +17,7 @@ from neuralsolver.experiments.evaluate import Evaluation
 from neuralsolver.experiments.methods import METHODS
 from neuralsolver.experiments.paper import EXPERIMENTS
 from neuralsolver.experiments.reference_solver import CoarseIntegrator
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.solvers import Status
 from neuralsolver.training import load
 

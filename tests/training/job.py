@@ -15,7 +15,7 @@ import torch
 from neuralsolver.data.truth import truth
 from neuralsolver.equations import Equation, Helmholtz, Problem
 from neuralsolver.experiments.recipes import make_plan, make_solver
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training import Card, fit, save_model
 
 

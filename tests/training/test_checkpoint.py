@@ -13,8 +13,8 @@ import torch
 import neuralsolver
 from neuralsolver.equations import EQUATIONS, Helmholtz, Problem, equation_named
 from neuralsolver.errors import FileDamaged, InvalidInput
-from neuralsolver.experiments.recipes import RECIPES, make_solver
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.recipes import make_solver
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.solvers import FixedSteps
 from neuralsolver.training import Card, load, load_model, save_model
 from neuralsolver.training.checkpoint import load_state, save_state

@@ -15,8 +15,8 @@ import torch
 
 from neuralsolver.equations import Helmholtz, Problem
 from neuralsolver.errors import InvalidInput
-from neuralsolver.experiments.recipes import RECIPES, make_plan, make_solver
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.recipes import make_plan, make_solver
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training import Plan, error_history, fit, load_model
 from neuralsolver.training.objectives import (
     RESIDUAL_WEIGHT,

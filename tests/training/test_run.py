@@ -8,7 +8,7 @@ import pytest
 
 from neuralsolver.equations import Darcy, Helmholtz, NavierStokes, Poisson
 from neuralsolver.experiments.run import Training, train
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training import load
 
 TINY = replace(SCALES["tiny"], samples=16)
