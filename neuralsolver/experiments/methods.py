@@ -72,8 +72,9 @@ class Method:
 
     `recipes` are the models it uses, and with their weights a new `version` makes its rows stale.
     `samples` limits the instances of a method that solves or optimises each by itself. On
-    trajectories the networks are others, and so may be the label. What is not prepared, the truth,
-    is measured by the evaluation itself.
+    trajectories the networks are others, and so may be the label. `printed` is what the paper calls
+    it, `table` the kind of table that it belongs to. What is not prepared, the truth, is measured
+    by the evaluation itself.
     """
 
     key: str
@@ -87,6 +88,8 @@ class Method:
     recipes: tuple[str, ...] = ()
     samples: int | None = None
     moving_label: str = ""
+    printed: str = ""
+    table: str = "forward"
     version: int = 1
 
     def __post_init__(self) -> None:
@@ -309,7 +312,8 @@ def register(method: Method) -> Method:
 # fmt: off
 for _method in (
     Method("ens", "learned", "ENS (paper's recipe)", BLUE, "o", "-", partial(_unrolled, "paper"),
-           _everywhere, ("paper",), moving_label="ENS (paper's recipe), transformer"),
+           _everywhere, ("paper",), moving_label="ENS (paper's recipe), transformer",
+           printed="ENS"),
     Method("ens-plateau", "learned", "ENS, stopped by its residual", STEEL, "x", ":",
            partial(_unrolled, "paper", stop=ResidualPlateau()), _static, ("paper",)),
     Method("ens-contractive", "learned", "ENS, contractive", VERMILION, "s", "-",
@@ -328,36 +332,39 @@ for _method in (
            partial(_unrolled, "paper-residual-loss"), _ablated, ("paper-residual-loss",)),
     *map(_ablation, BACKBONES.values()),
     Method("fno", "learned", "FNO", GREEN, "^", "--", partial(_operator, "fno"), recipes=("fno",),
-           moving_label="FNO-3D"),
+           moving_label="FNO-3D", printed="FNO"),
     Method("pino", "learned", "PINO", ORANGE, "s", "--", partial(_operator, "pino"),
-           recipes=("pino",), moving_label="PINO-3D"),
+           recipes=("pino",), moving_label="PINO-3D", printed="PINO"),
     Method("pino-ttop", "optimised", "PINO(TTOP)", BROWN, "X", "-.", partial(_optimised, "pino"),
-           recipes=("pino",), samples=PER_NETWORK, moving_label="PINO-3D(TTOP)"),
+           recipes=("pino",), samples=PER_NETWORK, moving_label="PINO-3D(TTOP)",
+           printed="PINO(TTOP)"),
     Method("operator", "learned", "CNN-FNO-CNN", SKY, "^", "--", partial(_operator, "operator"),
-           _matched, ("operator",), moving_label="transformer"),
+           _matched, ("operator",), moving_label="transformer", table="matched"),
     Method("operator-pino", "learned", "CNN-FNO-CNN(PINO)", INDIGO, "v", ":",
            partial(_operator, "operator-pino"), _matched, ("operator-pino",),
-           moving_label="transformer(PINO)"),
+           moving_label="transformer(PINO)", table="matched"),
     Method("operator-ttop", "optimised", "CNN-FNO-CNN(TTOP)", OLIVE, "X", "-.",
            partial(_optimised, "operator-pino"), _matched, ("operator-pino",), PER_NETWORK,
-           "transformer(TTOP)"),
+           "transformer(TTOP)", table="matched"),
     Method("operator-cnn", "learned", "CNN-FNO-CNN", YELLOW, "s", "--",
-           partial(_operator, "operator-cnn"), _on_flows, ("operator-cnn",)),
+           partial(_operator, "operator-cnn"), _on_flows, ("operator-cnn",), table="matched"),
     Method("pinn", "optimised", "PINN", GREY, "P", "--", _pinn, _nonlinear, samples=PER_NETWORK),
     Method("gradient-descent", "classical", "gradient descent", TEAL, ">", ":",
-           lambda setting: GradientDescent(), _static),
+           lambda setting: GradientDescent(), _static, table="newton"),
     Method("newton", "classical", "Newton", WINE, "8", "-.", lambda setting: Newton(), _static,
-           samples=PER_INSTANCE),
+           samples=PER_INSTANCE, table="newton"),
     *(Method(f"newton-from-{start}", "classical", f"Newton{words}", WINE, marker, line,
-             partial(_from, Newton(), start), _nonlinear, recipes, PER_INSTANCE)
+             partial(_from, Newton(), start), _nonlinear, recipes, PER_INSTANCE,
+             table="newton")
       for start, words, marker, line, recipes in (
           ("noise", " from noise", "P", ":", ()),
           ("prediction", " from the prediction", "s", "-", ("paper",)),
           ("noised-prediction", ", noised prediction", "p", "--", ("paper",)))),
     Method("gauss-newton", "classical", "Gauss-Newton", SAND, "<", ":",
-           lambda setting: GaussNewton(), _static, samples=PER_INSTANCE),
+           lambda setting: GaussNewton(), _static, samples=PER_INSTANCE, table="newton"),
     *(Method(f"gauss-newton-from-{start}", "classical", f"Gauss-Newton{words}", SAND, marker, line,
-             partial(_from, GaussNewton(), start), _nonlinear, recipes, PER_INSTANCE)
+             partial(_from, GaussNewton(), start), _nonlinear, recipes, PER_INSTANCE,
+             table="newton")
       for start, words, marker, line, recipes in (
           ("noise", " from noise", "P", ":", ()),
           ("prediction", " from the prediction", "D", "-", ("paper",)),

@@ -125,7 +125,7 @@ def network(name: str, scale: str, model: str, where: Where = anywhere, **argume
 
 
 # fmt: off
-CNN = {"lifting": "cnn", "projection": "cnn"}
+CNN: dict[str, Any] = {"lifting": "cnn", "projection": "cnn"}
 # what a contractive solver corrects with, and starts from: the latter may be smaller
 network("corrector", "paper", "fno", width=64, layers=4, max_wavenumber=[10, 10], **CNN)
 network("corrector", "desk", "fno", width=24, layers=4, max_wavenumber=[10, 10], **CNN)
