@@ -18,11 +18,12 @@ MAY_IMPORT = {
     "equations": {"errors", "reference.random_fields"},
     "data": {"errors", "files", "reference", "equations"},
     "models": {"errors"},
-    "solvers": {"errors", "drawing", "equations"},
+    "solvers": {"errors", "drawing", "equations", "reference.newton"},
     "training": {"errors", "files", "equations", "solvers", "models"},
     "evaluation": {"errors", "equations", "solvers"},
     "experiments": {
         "errors",
+        "files",
         "equations",
         "data",
         "models",

@@ -11,7 +11,6 @@ new baseline is a file with its solver and a row.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,8 +24,7 @@ from neuralsolver.errors import InvalidInput
 from neuralsolver.experiments.paper import Experiment, Regime
 from neuralsolver.experiments.reference_solver import CoarseIntegrator, ReferenceSolver
 from neuralsolver.experiments.trainings import BACKBONES, Backbone, backbone, moving, static
-from neuralsolver.solvers import ResidualPlateau, Solution, TrainedSolver
-from neuralsolver.solvers.iterate import FixedSteps, Observer, Solver, StoppingRule, iterate
+from neuralsolver.solvers import FixedSteps, ResidualPlateau, Solver, TrainedSolver
 from neuralsolver.solvers.optimisation import (
     GaussNewton,
     GradientDescent,
@@ -36,6 +34,8 @@ from neuralsolver.solvers.optimisation import (
 )
 from neuralsolver.solvers.physics_informed import PINN, TestTimeOptimisation
 from neuralsolver.solvers.step_size import search_step_size, with_step_size
+from neuralsolver.solvers.stopping import StoppingRule
+from neuralsolver.solvers.wrappers import Answer, With
 
 TOLERANCE = 1e-10
 """Relative residual at which the contractive solver stops."""
@@ -103,108 +103,30 @@ class Method:
         )
 
 
-@dataclass(frozen=True)
-class Applied:
-    """Networks applied to whatever grid they are given, until a rule stops them."""
-
-    solver: TrainedSolver
-    stop: StoppingRule
-
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
-        """Predict and correct."""
-        return self.solver.network.solve(problem, u0, observe, stop=self.stop)
-
-
-@dataclass(frozen=True)
-class Converged:
-    """A contractive solver run to a small residual, plain or accelerated."""
-
-    solver: TrainedSolver
-    accelerate: bool
-
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
-        """Correct until the residual is `TOLERANCE` times that of the zero field.
-
-        That of a flow has a floor; it is corrected for as long as its residual falls.
-        """
-        if moving(problem.equation):
-            return self.solver.solve(problem, u0, observe, accelerate=self.accelerate)
-        return self.solver.solve(
-            problem, u0, observe, tolerance=TOLERANCE, accelerate=self.accelerate
-        )
-
-
-@dataclass(frozen=True)
-class Nested:
-    """Networks on the grid of their training, their answer carried to a finer one and corrected."""
-
-    solver: TrainedSolver
-    steps: int
-
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
-        """A number of corrections on either grid."""
-        return self.solver.solve(problem, u0, observe, steps=self.steps)
-
-
-@dataclass(frozen=True)
-class Answered:
-    """A solver without steps: a function from the problem to its answer."""
-
-    answer: Callable[[Problem], Tensor]
-
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
-        """The answer, and the time it took."""
-        begin = time.perf_counter()
-        u = self.answer(problem)
-        seconds = time.perf_counter() - begin
-        solution = iterate(lambda problem, u, residual: u, problem, u, FixedSteps(0), observe)
-        return replace(solution, seconds=seconds)
-
-
 Start = Callable[[Problem], Tensor]
 
 
-@dataclass(frozen=True)
-class Started:
-    """A solver that is given a start."""
-
-    solver: Solver
-    start: Start
-
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
-        """Solve from the start."""
-        return self.solver.solve(problem, self.start(problem) if u0 is None else u0, observe)
-
-
 def _operator(recipe: str, setting: Setting) -> Solver:
-    return Applied(setting.model(recipe), FixedSteps(0))
+    return With(setting.model(recipe).network, {"stop": FixedSteps(0)})
 
 
 def _unrolled(recipe: str, setting: Setting, stop: StoppingRule | None = None) -> Solver:
     solver = setting.model(recipe)
     regime = setting.regime
-    if moving(regime.equation) and regime.refinement > 1:
-        return Nested(solver, regime.corrections)
+    if regime.refinement > 1 and regime.equation.boundary == "torus":
+        return With(solver, {"steps": regime.corrections})
     if regime.refinement > 1:
         grid = solver.resolution * regime.refinement
         held_out = Problem.random(regime.equation, grid, HELD_OUT, setting.seed, key=HELD_OUT_KEY)
         smaller = with_step_size(solver.network, search_step_size(solver.network, held_out))
         solver = replace(solver, network=smaller)
-    return Applied(solver, stop or FixedSteps(regime.corrections))
+    return With(solver.network, {"stop": stop or FixedSteps(regime.corrections)})
 
 
 def _contractive(recipe: str, accelerate: bool, setting: Setting) -> Solver:
-    return Converged(setting.model(recipe), accelerate)
+    # the residual of a flow has a floor; it is corrected for as long as its residual falls
+    tolerance = None if setting.regime.equation.has_floor else TOLERANCE
+    return With(setting.model(recipe), {"tolerance": tolerance, "accelerate": accelerate})
 
 
 def _optimised(recipe: str, setting: Setting) -> Solver:
@@ -253,7 +175,7 @@ STARTS: dict[str, Callable[[Setting], Start]] = {
 
 
 def _from(solver: Solver, start: str, setting: Setting) -> Solver:
-    return Started(solver, STARTS[start](setting))
+    return With(solver, start=STARTS[start](setting))
 
 
 KINDS = ("bound", "learned", "classical", "optimised", "generative")
@@ -374,10 +296,10 @@ for _method in (
     Method("reference", "classical", "classical solver", BLACK, "*", ":",
            lambda setting: ReferenceSolver()),
     Method("still", "bound", "still flow", GREY, "1", ":",
-           lambda setting: Answered(lambda problem: problem.first_guess()), _on_flows),
+           lambda setting: Answer(lambda problem: problem.first_guess()), _on_flows),
     Method("truth", "bound", "ground truth (floor)", GREY, "_", ":", None, _everywhere),
     Method("zero", "bound", "zero field", GREY, "|", ":",
-           lambda setting: Answered(lambda problem: problem.zeros()), _everywhere),
+           lambda setting: Answer(lambda problem: problem.zeros()), _everywhere),
 ):
     register(_method)
 # fmt: on

@@ -204,7 +204,7 @@ def instances(
         rejected += int((~solved).sum())
         inputs, exact = inputs[solved], torch.from_numpy(found.solution)[solved]
     # flows are solved in single precision, which their errors never come near
-    given = inputs.float() if equation.periodic else inputs
+    given = inputs.to(equation.precision)
     return Subject(
         problem=Problem(regime.assumed or equation, given),
         true_problem=Problem(equation, given),

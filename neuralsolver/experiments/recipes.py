@@ -15,7 +15,6 @@ from neuralsolver.experiments.trainings import (
     OWN_BATCH,
     PLANS,
     Scale,
-    frames_of,
     moving,
     network_row,
     preset,
@@ -68,12 +67,12 @@ def _build(
     row = network_row(name, scale, equation)
     channels = {"inputs": len(equation.input_names), "solution": 1, "error": 1}
     if len(row.arguments.get("max_wavenumber", ())) != 3:  # else time is an axis of the network
-        channels["solution"] = channels["error"] = frames_of(equation) + 1
+        channels["solution"] = channels["error"] = equation.frames + 1
     return build(
         row.model,
         in_channels=sum(channels[read] for read in reads),
         out_channels=channels["solution"],
-        padding_mode="circular" if equation.periodic else "zeros",
+        padding_mode="circular" if equation.boundary == "torus" else "zeros",
         **row.arguments,
         **more,
     )

@@ -16,7 +16,6 @@ import io
 import json
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuralsolver.equations import Darcy, Equation, Helmholtz, Poisson, Problem, generator
+from neuralsolver.equations import Darcy, Equation, Helmholtz, Poisson, generator
 from neuralsolver.evaluation.conditioning import gap_field, singular_values
 from neuralsolver.evaluation.measure import Subject
 from neuralsolver.evaluation.metrics import four_digits, relative_error, residual_mse
@@ -120,27 +119,13 @@ def noisy_start(evaluation: Evaluation) -> dict[str, Any]:
         solver = here.prepare(METHODS[key], regime)
         # the networks of TTOP and PINN are the field: there is nothing to start from
         begin = None if METHODS[key].kind == "optimised" else start
-        _warm_up(solver, drawn.problem, begin)
+        # one step that is not timed: the first call of a network or a library costs more
+        next((seen for seen in solver.iterations(drawn.problem, begin) if seen.step), None)
         curve = Curve(drawn)
         solution = solver.solve(drawn.problem, begin, curve)
         status = solution.status[0].name
         curves.append({"method": key, **curve.values(), "status": status})
     return {"curves": curves, "warmed_up": True, **_conditions(here)}
-
-
-class _Enough(Exception):
-    """The first step has been seen."""
-
-
-def _warm_up(solver: Solver, problem: Problem, start: Tensor | None) -> None:
-    """One step that is not timed: the first call of a network or a library costs more."""
-
-    def watch(seen: Observation) -> None:
-        if seen.step:
-            raise _Enough
-
-    with suppress(_Enough):
-        solver.solve(problem, start, watch)
 
 
 def _conditions(evaluation: Evaluation) -> dict[str, Any]:

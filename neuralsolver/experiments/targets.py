@@ -16,11 +16,11 @@ from torch import Tensor
 
 from neuralsolver.data.truth import truth
 from neuralsolver.equations import Darcy, Equation, Helmholtz, Poisson, Problem
-from neuralsolver.evaluation.measure import History, Subject
 from neuralsolver.evaluation.metrics import relative_error
 from neuralsolver.experiments.evaluate import SEED as DEFAULT_SEED
 from neuralsolver.experiments.evaluate import Evaluation, Progress
 from neuralsolver.experiments.rows import Row, ledger, machine
+from neuralsolver.solvers.history import History
 from neuralsolver.training import load
 from neuralsolver.training.checkpoint import read_card
 from neuralsolver.training.library import DEFAULT_RECIPE, SHIPPED
@@ -127,18 +127,18 @@ def _measured(regime: Regime, key: Row, weights: str) -> Row:
     torch.set_num_threads(1)
     solver = load(regime.model)
     problem, exact = instances(regime.equation, key["resolution"], key["samples"], key["seed"])
-    history = History(Subject(problem, problem, exact))
+    history = History.of_errors(exact)
     begin = time.perf_counter()
     solution = solver.solve(
-        problem.in_precision(regime.dtype),
+        problem,
+        precision=regime.dtype,
         steps=regime.steps,
         tolerance=regime.tolerance,
         observe=history,
     )
     seconds = (time.perf_counter() - begin) / len(exact)
     final = relative_error(solution.tensor, exact)
-    means = history.table(sorted(history.steps))[:, 0].mean(1)
-    below = [step for step, error in enumerate(means) if float(error) <= regime.target]
+    below = [step for step, error in enumerate(history.means()) if error <= regime.target]
     described = asdict(regime) | {"dtype": str(regime.dtype).removeprefix("torch.")}
     described.pop("equation")
     return {

@@ -35,12 +35,12 @@ def anywhere(equation: Equation) -> bool:
 
 def static(equation: Equation) -> bool:
     """One field, no frames."""
-    return not frames_of(equation)
+    return not equation.frames
 
 
 def moving(equation: Equation) -> bool:
     """Trajectories, whose frames are the channels of a network."""
-    return bool(frames_of(equation))
+    return equation.frames > 0
 
 
 def varying(equation: Equation) -> bool:
@@ -51,11 +51,6 @@ def varying(equation: Equation) -> bool:
 def kolmogorov(equation: Equation) -> bool:
     """The paper gives this flow a step size of its own; it has twice the frames of the other."""
     return equation.name == "kolmogorov"
-
-
-def frames_of(equation: Equation) -> int:
-    """Frames after the given one, none in a static equation."""
-    return int(getattr(equation, "frames", 0))
 
 
 @dataclass(frozen=True)
