@@ -46,7 +46,7 @@ def picture(scenes: Sequence[Scene], path: Path) -> Path:
             (scene.solution, "solution, last frame" if flow else "solution"),
             (
                 scene.error_before,
-                f"error of {'nothing moves' if flow else 'the prediction'} ({scene.errors[0]:.0e})",
+                f"error of {'the still flow' if flow else 'the prediction'} ({scene.errors[0]:.0e})",
             ),
             (scene.error_after, f"error after {steps} corrections ({scene.errors[-1]:.0e})"),
         )

@@ -384,7 +384,7 @@ def test_seeds_and_targets_are_experiments(tmp_path, monkeypatch, capsys):
     assert [row["reached"] for row in rows] == [True, True]
     assert rows[0]["dtype"] == "float32"
     assert 2 <= rows[0]["first_step"] <= 8
-    monkeypatch.setattr(targets, "_measured", pytest.fail)
+    monkeypatch.setattr(targets, "measure_regime", pytest.fail)
     monkeypatch.setattr(seeds, "train", pytest.fail)
     for name in ("targets", "seeds"):
         assert run(["evaluate", name, *places]) == 0
