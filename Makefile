@@ -54,7 +54,7 @@ weights: $(READY)
 	for equation in helmholtz darcy; do \
 	  $(BIN)/ens train $$equation --recipe paper --ship || exit 1; done
 	for flow in navier-stokes kolmogorov; do \
-	  $(BIN)/ens train $$flow --set time_order=4 --set dealiasing=2/3 --ship || exit 1; done
+	  $(BIN)/ens train $$flow --ship || exit 1; done
 
 # every row, table and figure of results/desk anew; what is there is kept
 results: $(TESTED)

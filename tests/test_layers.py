@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "experiments": {
         "errors",
         "progress",
+        "files",
         "equations",
         "data",
         "models",

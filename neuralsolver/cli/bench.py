@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from neuralsolver.cli.options import AsJson, Seed, checked
-from neuralsolver.limits import RESOLUTION, Real, Whole
+from neuralsolver.limits import RESOLUTION, Whole
 
 app = typer.Typer(help="Measure speed and accuracy on this machine.", rich_markup_mode=None)
 
@@ -55,29 +55,6 @@ def flows(
 ) -> None:
     """The residual of true trajectories: what no corrector of a flow can go below."""
     _bench("flows", as_json, samples=samples, seed=seed)
-
-
-@app.command("targets")
-@checked
-def targets(
-    samples: Samples = 100,
-    seed: Seed = 20_261,
-    as_json: AsJson = False,
-) -> None:
-    """Errors of the shipped models on fresh instances; about half an hour with 100 of them."""
-    _bench("targets", as_json, samples=samples, seed=seed)
-
-
-@app.command("seeds")
-@checked
-def seeds(
-    minutes: Annotated[
-        float, typer.Option(help="Training time of each run."), Real(above=0.0, most=1e5)
-    ] = 2.0,
-    as_json: AsJson = False,
-) -> None:
-    """Train the contractive recipe from three seeds on 32 x 32 points."""
-    _bench("seeds", as_json, minutes=minutes)
 
 
 @app.command("solve")

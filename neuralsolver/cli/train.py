@@ -49,19 +49,22 @@ def train(
     """
     import torch
 
-    from neuralsolver.cli.data import named_equation
     from neuralsolver.equations import Equation
     from neuralsolver.experiments.own import train_on
+    from neuralsolver.experiments.paper import equation_to_train
     from neuralsolver.experiments.run import Training
     from neuralsolver.experiments.run import train as train_model
-    from neuralsolver.experiments.scales import scale_named
+    from neuralsolver.experiments.trainings import scale_named
     from neuralsolver.training.library import ship as ship_model
 
     if threads:
         torch.set_num_threads(threads)
     if equation is None and dataset is None:
         raise InvalidInput("EQUATION", "an equation or --dataset", "neither")
-    chosen = named_equation(equation, settings)
+    constants = parse_settings(settings)
+    if constants and equation is None:
+        raise InvalidInput("--set", "an equation beside it", "no equation")
+    chosen = None if equation is None else equation_to_train(equation, constants)
     size, changes = scale_named(scale), _plan_changes(plan)
     if budget_minutes is not None:
         if "batches" in changes:

@@ -18,10 +18,9 @@ from neuralsolver.equations import Equation, Problem
 from neuralsolver.equations.contract import check_equation
 from neuralsolver.errors import InvalidInput
 from neuralsolver.evaluation.measure import Subject, measure
-from neuralsolver.experiments.recipes import make_solver
 from neuralsolver.experiments.run import Report, Training
 from neuralsolver.experiments.run import train as train_model
-from neuralsolver.experiments.scales import Scale, scale_named
+from neuralsolver.experiments.trainings import Scale, scale_named
 from neuralsolver.progress import Progress
 from neuralsolver.solvers import TrainedSolver
 from neuralsolver.training import Record, load
@@ -99,14 +98,14 @@ def train_on(
     if len(dataset) < LEAST_SAMPLES:
         raise InvalidInput("--dataset", f"at least {LEAST_SAMPLES} samples", len(dataset))
     chosen = training(dataset.equation)
-    plan, recipe = chosen.plan, chosen.recipe
+    plan, recipe = chosen.stages[-1].plan, chosen.recipe
     digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
     text = json.dumps([asdict(plan), digest, chosen.scale.name], sort_keys=True)
     name = f"own-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     folder = runs / dataset.equation.name / recipe / name
     if (folder / "model" / CARD).exists():
         return folder / "model"
-    solver = make_solver(recipe, dataset.equation, chosen.scale, chosen.seed)
+    solver = chosen.solver()
     kept = max(1, len(dataset) // HELD_OUT)
     examples, held_out = _Part(dataset, 0, len(dataset) - kept), _Part(dataset, -kept, len(dataset))
     progress = None if report is None else (lambda done, record: report("training", done, record))
