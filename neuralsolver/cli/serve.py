@@ -1,0 +1,134 @@
+"""ens serve: the page and the service."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from neuralsolver.errors import InvalidInput
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+GRACE_SECONDS = 5
+"""After a signal to stop, what is being solved has this long to finish."""
+UNANSWERED_MILLISECONDS = 30_000
+"""A peer that acknowledges nothing for this long is gone."""
+
+
+def serve(
+    *,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)] = 8000,
+    workers: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
+    allow_remote: Annotated[
+        bool, typer.Option(help="Listen on an address that other machines reach.")
+    ] = False,
+    name: Annotated[
+        list[str] | None, typer.Option(help="A host name to answer to; repeatable.")
+    ] = None,
+    results: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results/desk"),
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    grid: Annotated[int | None, typer.Option(help="Largest grid. [default: 256]")] = None,
+    steps: Annotated[int | None, typer.Option(help="Most steps. [default: 300]")] = None,
+    solves: Annotated[int | None, typer.Option(help="Solves at once. [default: 2]")] = None,
+    waiting: Annotated[int | None, typer.Option(help="Solves in line. [default: 64]")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Time of a solve. [default: 20]")] = None,
+    connections: Annotated[int | None, typer.Option(help="Streams. [default: 128]")] = None,
+) -> None:
+    """Serve the page: watch the solver work, and solve over HTTP.
+
+    Listens on this machine only, unless told otherwise.
+    """
+    _check_installed()
+    if host not in LOOPBACK and not allow_remote:
+        raise InvalidInput("--host", "127.0.0.1, or --allow-remote beside it", host)
+    if host in LOOPBACK and allow_remote:
+        raise InvalidInput("--allow-remote", "a --host that others reach beside it", host)
+    bounds = {
+        "grid": grid,
+        "steps": steps,
+        "solves": solves,
+        "waiting": waiting,
+        "seconds": seconds,
+        "connections": connections,
+    }
+    _export(bounds, results, _names(host, name))
+    _run(host, port, workers, open_page)
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec
+
+    missing = [module for module in ("fastapi", "uvicorn", "websockets") if find_spec(module) is None]
+    if missing:
+        raise InvalidInput("ens serve", "pip install 'neuralsolver[serve]'", f"no {missing[0]}")
+
+
+def _names(host: str, names: list[str] | None) -> str:
+    """The host names that are answered; reached from elsewhere, all unless some are given."""
+    if names:
+        return ",".join(names)
+    return "localhost,127.0.0.1,[::1]" if host in LOOPBACK else "*"
+
+
+def _export(bounds: dict[str, Any], results: Path, names: str) -> None:
+    """Settings as variables, which worker processes inherit."""
+    from dataclasses import replace
+
+    from neuralsolver.serve.limits import Limits
+
+    given = {key: value for key, value in bounds.items() if value is not None}
+    os.environ.update(replace(Limits.from_environment(), **given).environment())
+    os.environ.update(ENS_RESULTS=str(results), ENS_HOSTS=names)
+    # one thread per solve: several solves, several cores
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def _run(host: str, port: int, workers: int, open_page: bool) -> None:
+    import uvicorn
+    from uvicorn.supervisors import Multiprocess
+
+    from neuralsolver.serve.limits import Limits
+
+    limits = Limits.from_environment()
+    config = uvicorn.Config(
+        "neuralsolver.serve.app:create",
+        factory=True,
+        host=host,
+        port=port,
+        workers=workers,
+        ws="websockets-sansio",
+        ws_max_size=limits.body_bytes,
+        ws_per_message_deflate=False,
+        limit_concurrency=2 * limits.connections + limits.waiting,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        log_level="warning",
+        server_header=False,
+    )
+    listening = config.bind_socket()
+    with suppress(AttributeError, OSError):  # not every system has it
+        listening.setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNANSWERED_MILLISECONDS
+        )
+    address = f"http://{host}:{listening.getsockname()[1]}/"
+    print(f"neuralsolver on {address} (Ctrl-C stops it)", file=sys.stderr, flush=True)
+    if open_page:
+        import webbrowser
+
+        webbrowser.open(address)
+    # uvicorn raises the signal again when all is closed; by then a signal to stop has been obeyed
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    try:
+        if workers > 1:
+            Multiprocess(config, target=uvicorn.Server(config).run, sockets=[listening]).run()
+        else:
+            uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)

@@ -1,0 +1,178 @@
+"""The solvers of the page: the one that is watched, and those its curves are compared with.
+
+The trained ones are whatever is shipped for the equation. Two need no network: Newton's method, and
+GMRES with nothing but the diagonal before it. The classical solver gives the truth, and its seconds
+are what all others have to be compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neuralsolver.equations import Problem
+from neuralsolver.equations.jacobian import jacobian_diagonal
+from neuralsolver.errors import InvalidInput
+from neuralsolver.experiments.reference_solver import CoarseIntegrator, ReferenceSolver
+from neuralsolver.serve.catalogue import CATALOGUE
+from neuralsolver.solvers import ResidualBelow, Solution, TrainedSolver, iterate
+from neuralsolver.solvers.acceleration import Krylov
+from neuralsolver.solvers.iterate import Observer
+from neuralsolver.solvers.optimisation import Newton
+from neuralsolver.training import load, shipped
+
+if TYPE_CHECKING:
+    from neuralsolver.serve.asks import Task
+
+AS_TRAINED, SHIFTED = 15, 80
+"""Corrections of the paper's solver: with the constants of its training, and with others."""
+GMRES_STEPS = 150
+COARSE_POINTS = 32
+
+
+class Models:
+    """The trained solvers, loaded once."""
+
+    def __init__(self) -> None:
+        names = shipped()
+        self.equations = tuple(name for name in CATALOGUE if f"{name}-contractive" in names)
+        self.loaded: dict[str, TrainedSolver] = {
+            name: load(name) for name in names if name.rpartition("-")[0] in self.equations
+        }
+
+    def main(self, equation: str) -> TrainedSolver:
+        """The solver that is watched."""
+        return self.loaded[f"{equation}-contractive"]
+
+    def get(self, equation: str, recipe: str) -> TrainedSolver | None:
+        """Another trained solver of an equation, if there is one."""
+        return self.loaded.get(f"{equation}-{recipe}")
+
+    def warm(self) -> None:
+        """A first step with every network: what is only made once is then made."""
+        for name in self.equations:
+            solver = self.main(name)
+            problem = Problem.random(solver.equation, solver.resolution)
+            solver.solve(problem, steps=1)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A solver with the options of its solve, and what it is called."""
+
+    key: str
+    label: str
+    solver: Any
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Unlearned:
+    """GMRES without a network: the diagonal of the Jacobian is all that is inverted."""
+
+    tolerance: float
+    steps: int = GMRES_STEPS
+
+    def solve(
+        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
+    ) -> Solution:
+        """From zero until the tolerance or the end of the steps."""
+        problem = problem.in_precision(torch.float64)
+        start = problem.zeros() if u0 is None else u0
+        diagonal = jacobian_diagonal(problem, start)
+
+        def jacobi(problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
+            return problem.impose(u - residual / diagonal)
+
+        rule = ResidualBelow(self.tolerance, self.steps)
+        return iterate(Krylov(jacobi), problem, start, rule, observe)
+
+
+def watched(models: Models, task: Task) -> Method:
+    """The contractive solver in the mode that was asked for."""
+    return _contractive(models, task, task.mode)
+
+
+def comparisons(models: Models, task: Task) -> list[str]:
+    """The keys of the methods that can be run on a task, in the order in which they are drawn."""
+    return [key for key, make in COMPARED.items() if make(models, task) is not None]
+
+
+def compared(models: Models, task: Task, key: str) -> Method:
+    """One of the methods to compare with."""
+    make = COMPARED.get(key)
+    method = make(models, task) if make is not None else None
+    if method is None:
+        known = ", ".join(comparisons(models, task))
+        raise InvalidInput("compare", f"one of {known} for this problem", key)
+    return method
+
+
+def _contractive(models: Models, task: Task, mode: str) -> Method:
+    solver = models.main(task.entry.name)
+    if mode == "plain":
+        return Method("ens-plain", "ENS, plain", solver, {"steps": task.steps})
+    options = {} if task.tolerance is None else {"tolerance": task.tolerance}
+    return Method("ens-accelerated", "ENS, accelerated", solver, options)
+
+
+def _other_mode(mode: str) -> Callable[["Models", "Task"], "Method | None"]:
+    def make(models: Models, task: Task) -> Method | None:
+        return None if task.mode == mode else _contractive(models, task, mode)
+
+    return make
+
+
+def _paper(models: Models, task: Task) -> Method | None:
+    solver = models.get(task.entry.name, "paper")
+    if solver is None or task.problem.resolution != solver.resolution:
+        return None
+    trained = task.problem.equation == solver.equation
+    steps = AS_TRAINED if trained else SHIFTED
+    return Method("paper", "ENS, paper's recipe", solver, {"steps": steps})
+
+
+def _operator(models: Models, task: Task) -> Method | None:
+    solver = models.get(task.entry.name, "fno")
+    if solver is None or task.problem.resolution != solver.resolution:
+        return None
+    return Method("fno", "FNO, one call", solver, {"steps": 0})
+
+
+def _newton(models: Models, task: Task) -> Method | None:
+    if task.entry.flow:
+        return None
+    return Method("newton", "Newton, no network", Newton(tolerance=task.tolerance), {})
+
+
+def _gmres(models: Models, task: Task) -> Method | None:
+    if task.entry.flow or not task.problem.equation.linear:
+        return None
+    return Method("gmres", "GMRES, no network", Unlearned(task.tolerance), {})
+
+
+def _coarse(models: Models, task: Task) -> Method | None:
+    if not task.entry.flow:
+        return None
+    label = f"classical, {COARSE_POINTS} × {COARSE_POINTS}"
+    return Method("coarse", label, CoarseIntegrator(COARSE_POINTS), {})
+
+
+def _classical(models: Models, task: Task) -> Method | None:
+    return Method("classical", "classical solver", ReferenceSolver(), {})
+
+
+COMPARED: dict[str, Callable[["Models", "Task"], "Method | None"]] = {
+    "ens-plain": _other_mode("plain"),
+    "ens-accelerated": _other_mode("accelerated"),
+    "fno": _operator,
+    "paper": _paper,
+    "newton": _newton,
+    "gmres": _gmres,
+    "coarse": _coarse,
+    "classical": _classical,
+}
