@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,10 +12,6 @@ import typer
 from neuralsolver.errors import InvalidInput
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-GRACE_SECONDS = 5
-"""After a signal to stop, what is being solved has this long to finish."""
-UNANSWERED_MILLISECONDS = 30_000
-"""A peer that acknowledges nothing for this long is gone."""
 
 
 def serve(
@@ -59,7 +52,17 @@ def serve(
         "connections": connections,
     }
     _export(bounds, results, _names(host, name))
-    _run(host, port, workers, open_page)
+
+    from neuralsolver.serve.run import run
+
+    def ready(address: str) -> None:
+        print(f"neuralsolver on {address} (Ctrl-C stops it)", file=sys.stderr, flush=True)
+        if open_page:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    run(host, port, workers, ready)
 
 
 def _check_installed() -> None:
@@ -88,47 +91,3 @@ def _export(bounds: dict[str, Any], results: Path, names: str) -> None:
     os.environ.update(ENS_RESULTS=str(results), ENS_HOSTS=names)
     # one thread per solve: several solves, several cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-
-def _run(host: str, port: int, workers: int, open_page: bool) -> None:
-    import uvicorn
-    from uvicorn.supervisors import Multiprocess
-
-    from neuralsolver.serve.limits import Limits
-
-    limits = Limits.from_environment()
-    config = uvicorn.Config(
-        "neuralsolver.serve.app:create",
-        factory=True,
-        host=host,
-        port=port,
-        workers=workers,
-        ws="websockets-sansio",
-        ws_max_size=limits.body_bytes,
-        ws_per_message_deflate=False,
-        limit_concurrency=2 * limits.connections + limits.waiting,
-        timeout_keep_alive=5,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-        log_level="warning",
-        server_header=False,
-    )
-    listening = config.bind_socket()
-    with suppress(AttributeError, OSError):  # not every system has it
-        listening.setsockopt(
-            socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNANSWERED_MILLISECONDS
-        )
-    address = f"http://{host}:{listening.getsockname()[1]}/"
-    print(f"neuralsolver on {address} (Ctrl-C stops it)", file=sys.stderr, flush=True)
-    if open_page:
-        import webbrowser
-
-        webbrowser.open(address)
-    # uvicorn raises the signal again when all is closed; by then a signal to stop has been obeyed
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
-    try:
-        if workers > 1:
-            Multiprocess(config, target=uvicorn.Server(config).run, sockets=[listening]).run()
-        else:
-            uvicorn.Server(config).run(sockets=[listening])
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)

@@ -30,8 +30,8 @@ MEANINGS = {
     "OUT_OF_MEMORY": "The problem did not fit in memory.",
 }
 
-LARGE_RESIDUAL = 0.1
-"""A plain iteration that leaves this part of its first residual has not got anywhere."""
+ROUGH, USELESS = 1e-2, 1.0
+"""Relative residuals above which a number of corrections has led nearby, or nowhere."""
 
 
 def verdict(outcome: Outcome) -> dict[str, Any]:
@@ -40,11 +40,10 @@ def verdict(outcome: Outcome) -> dict[str, Any]:
     headline, tone = HEADLINES[status]
     residual = finite(float(solution.relative_residual[0]))
     meaning = MEANINGS[status]
-    if status == "FINISHED" and (residual is None or residual > LARGE_RESIDUAL):
-        headline, tone = "No convergence", "bad"
-        meaning = "The corrections were made, but the equation is not satisfied."
-    bound, estimate = _error(outcome)
     steps = int(solution.steps.max())
+    if status == "FINISHED" and (residual is None or residual > ROUGH):
+        headline, tone, meaning = _unconvinced(residual, steps)
+    bound, estimate = _error(outcome)
     if outcome.out_of_time:
         steps = len(outcome.curves["step"]) - 1
     return {
@@ -63,6 +62,16 @@ def verdict(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def _unconvinced(residual: float | None, steps: int) -> tuple[str, str, str]:
+    """What a number of corrections that left a large residual is worth."""
+    if steps == 0:
+        return "One guess", "fair", "One call of a network. Nothing corrects it."
+    if residual is None or residual > USELESS:
+        meaning = "The corrections made it worse: with these constants the plain iteration diverges."
+        return "It fails", "bad", meaning
+    return "Roughly", "fair", "The corrections were made; the equation is satisfied only roughly."
+
+
 def _error(outcome: Outcome) -> tuple[float | None, float | None]:
     """The proven bound and, where there is none, the estimate."""
     solution = outcome.solution
@@ -75,18 +84,27 @@ def _error(outcome: Outcome) -> tuple[float | None, float | None]:
     return None, None if estimate is None else finite(float(estimate[0]))
 
 
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def in_words(value: float) -> str:
+    """A number as in a text: 3.4·10⁻¹⁰."""
+    digits, exponent = f"{value:.1e}".split("e")
+    return f"{digits}·10{str(int(exponent)).translate(RAISED)}"
+
+
 def _accuracy(bound: float | None, estimate: float | None, outcome: Outcome) -> str:
     """What is known of the error, and how it is known."""
     if bound is not None and bound < 1:
-        known = f"Proven from the residual alone: the relative error is at most {bound:.1e}."
+        known = f"Proven from the residual alone: the relative error is at most {in_words(bound)}."
     elif bound is not None:
         known = "The residual proves nothing about the error here: it is too large."
     elif estimate is not None:
-        known = f"Estimated from the residual, not proven: a relative error of about {estimate:.1e}."
+        known = f"Estimated from the residual, not proven: a relative error of about {in_words(estimate)}."
     else:
         known = "There is no bound on the error here."
     if not outcome.compared:
         return known
     if outcome.error is None:
         return f"{known} There is no reference solution to compare with."
-    return f"{known} Compared with the reference solution it is {outcome.error:.1e}."
+    return f"{known} Compared with the reference solution it is {in_words(outcome.error)}."

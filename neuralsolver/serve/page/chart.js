@@ -19,9 +19,9 @@ export class Chart {
     new ResizeObserver(() => this.#render()).observe(this.root);
   }
 
-  /** Series: {key, label, x, y, main}; `axis` is "steps" or "seconds"; `at` marks a place on x. */
-  draw(series, axis, at) {
-    this.series = series.map((each) => ({ ...each, points: pointsOf(each) }));
+  /** Series: {key, label, x, y, main}; `axis` is "steps" or "seconds"; `at` marks a place on x, `reach` ends it. */
+  draw(series, axis, at, reach = Infinity) {
+    this.series = series.map((each) => ({ ...each, points: pointsOf(each, reach) }));
     this.axis = axis;
     this.at = at;
     this.#render();
@@ -68,9 +68,9 @@ export class Chart {
 }
 
 /** The points of a series that can be drawn; the floor is that of round-off. */
-function pointsOf({ x, y }) {
+function pointsOf({ x, y }, reach) {
   return x.map((value, k) => [value, y[k] === null ? null : Math.max(y[k], FLOOR)])
-    .filter(([, value]) => value !== null && Number.isFinite(value));
+    .filter(([place, value]) => place <= reach && value !== null && Number.isFinite(value));
 }
 
 function curve({ key, label, main, points }, { x, y, last }) {
@@ -100,7 +100,7 @@ function grid({ width, low, high, last, x, y }, axis) {
   }
   const bottom = HEIGHT - MARGIN.bottom;
   for (const value of ticks(last, axis)) {
-    const text = axis === "steps" ? String(value) : time(value).replace(".0 ms", " ms");
+    const text = axis === "steps" ? String(value) : value === 0 ? "0" : time(value).replace(".0 ms", " ms");
     parts.push(svg("text", { class: "tick", x: x(value), y: bottom + 17, "text-anchor": "middle" }, text));
   }
   const name = axis === "steps" ? "corrections" : "seconds of computing";

@@ -12,8 +12,10 @@ export class Comparison {
     this.error = new Chart("Error", "the distance from the truth, which it does not see");
     this.axes = el("div", { class: "choice", role: "group", "aria-label": "Axis" });
     this.table = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "All solvers on this problem" });
-    this.root = el("section", { class: "comparison" },
+    this.legend = el("ul", { class: "legend", "aria-label": "Curves" });
+    this.root = el("section", { class: "comparison", "aria-label": "Other solvers" },
       el("div", { class: "heading" }, el("h2", {}, "The same problem, other solvers"), this.axes),
+      this.legend,
       el("div", { class: "plots" }, this.residual.root, this.error.root),
       this.table);
     this.clear();
@@ -35,7 +37,7 @@ export class Comparison {
 
   /** The verdict of the solve that was watched. */
   judge({ tone, headline, meaning, accuracy, steps, seconds, relative_residual: residual, status }) {
-    const made = `${steps} correction${steps === 1 ? "" : "s"} in ${time(seconds)}; the residual is ${number(residual)} of where it began.`;
+    const made = `${steps} correction${steps === 1 ? "" : "s"} in ${time(seconds)}; the residual is ${number(residual)} ${residual < 1 ? "of" : "times"} what it was at the start.`;
     this.say(tone, headline, made, meaning, accuracy);
     this.verdict.dataset.status = status;
   }
@@ -53,10 +55,14 @@ export class Comparison {
       error: shown.map((frame) => frame.error),
     };
     if (this.main) series.push({ ...this.main, main: true, ...points(own, axis) });
+    this.legend.replaceChildren(...series.map(({ key, label, main }) => el("li", {}, mark(key, main), label)).reverse());
     const last = shown.at(-1);
     const place = last ? (axis === "steps" ? last.index : last.seconds) : null;
-    this.residual.draw(series.map((each) => ({ ...each, y: each.residual })), axis, place);
-    this.error.draw(series.map((each) => ({ ...each, y: each.error })), axis, place);
+    const reach = axis === "steps" ? Math.max(20, 2 * (frames.at(-1)?.index ?? 0)) : Math.max(0.2, 4 * (frames.at(-1)?.seconds ?? 0));
+    this.residual.draw(series.map((each) => ({ ...each, y: each.residual })), axis, place, reach);
+    // the classical solver is what errors are measured against
+    const measured = series.filter(({ key }) => key !== "classical");
+    this.error.draw(measured.map((each) => ({ ...each, y: each.error })), axis, place, reach);
     this.axes.replaceChildren(...[["steps", "per correction"], ["seconds", "per second"]].map(([key, text]) =>
       button(text, () => this.onaxis(key), { "aria-pressed": String(key === axis), "data-choice": `axis-${key}` })));
   }
@@ -66,7 +72,7 @@ export class Comparison {
     this.root.dataset.compared = this.others.size;
     const head = ["Solver", "Steps", "Time", "Residual", "Error", ""].map((text) => el("th", { scope: "col" }, text));
     const body = rows.map(({ key, label, verdict }) => el("tr", { "data-method": key },
-      el("th", { scope: "row" }, el("span", { class: `key m-${key}${key === this.main?.key ? " main" : ""}`, "aria-hidden": "true" }), label),
+      el("th", { scope: "row" }, mark(key, key === this.main?.key), label),
       el("td", {}, String(verdict.steps)),
       el("td", {}, time(verdict.seconds)),
       el("td", {}, number(verdict.relative_residual)),
@@ -79,4 +85,8 @@ export class Comparison {
 function points(curves, axis) {
   const steps = curves.index ?? curves.residual.map((_, k) => k);
   return { x: axis === "steps" ? steps : curves.seconds, residual: curves.residual, error: curves.error };
+}
+
+function mark(key, main) {
+  return el("span", { class: `key m-${key}${main ? " main" : ""}`, "aria-hidden": "true" });
 }

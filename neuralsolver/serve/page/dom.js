@@ -27,6 +27,17 @@ export function button(text, onclick, attributes = {}) {
   return el("button", { type: "button", onclick, ...attributes }, text);
 }
 
+const SHAPES = {
+  first: "M6 5v14M19 5 9 12l10 7z", back: "M17 5 7 12l10 7z", play: "M7 4v16l13-8z",
+  pause: "M7 5h3.5v14H7zM13.5 5H17v14h-3.5z", step: "M7 5v14l10-7zM19 5v14", last: "M5 5v14l10-7zM18 5v14",
+  theme: "M12 3a9 9 0 1 0 0 18zM12 3a9 9 0 0 1 0 18",
+};
+
+/** A small picture on a button; what it means is the label of the button. */
+export function icon(name) {
+  return svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: SHAPES[name] }));
+}
+
 const RAISED = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
 
 /** 10 to a whole power. */
@@ -39,7 +50,7 @@ export function number(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size >= 0.01 && size < 10000) return String(Number(value.toPrecision(size < 1 ? 2 : 3)));
+  if (size >= 0.01 && size < 10000) return String(Number(value.toPrecision(size < 1 ? 2 : 3))).replace("-", "−");
   const [digits, exponent] = value.toExponential(1).split("e");
   return `${digits.replace("-", "−")}·${power(Number(exponent))}`;
 }
@@ -47,6 +58,8 @@ export function number(value) {
 /** Seconds. */
 export function time(seconds) {
   if (seconds === null || seconds === undefined) return "–";
+  if (seconds === 0) return "0 s";
+  if (seconds < 0.00095) return `${Math.round(1e6 * seconds)} µs`;
   if (seconds < 0.0095) return `${(1000 * seconds).toFixed(1)} ms`;
   if (seconds < 0.9995) return `${Math.round(1000 * seconds)} ms`;
   return `${seconds.toFixed(1)} s`;

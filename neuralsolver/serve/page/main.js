@@ -1,6 +1,6 @@
 // The views and the way between them.
 
-import { el } from "./dom.js";
+import { el, icon } from "./dom.js";
 import { getJson } from "./api.js";
 import { loadColours } from "./panel.js";
 import { showPrograms } from "./programs.js";
@@ -40,6 +40,7 @@ async function show() {
 
 function theme() {
   const stored = localStorage.getItem("theme");
+  document.getElementById("theme").replaceChildren(icon("theme"));
   if (stored) document.documentElement.dataset.theme = stored;
   document.getElementById("theme").addEventListener("click", () => {
     const dark = document.documentElement.dataset.theme

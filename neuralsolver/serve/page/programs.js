@@ -7,8 +7,8 @@ export async function showPrograms(place) {
   const description = await getJson("openapi.json");
   const address = document.baseURI.split("#")[0];
   const example = [
-    `curl -H 'Content-Type: application/json' -d '{"equation": "helmholtz", "constants": {"wavenumber": 1.5}, "seed": 3}' ${address}solve`,
-    `curl --data-binary @f.npy -H 'Content-Type: application/x-npy' -H 'Accept: application/x-npy' -o u.npy '${address}solve?equation=helmholtz&wavenumber=1.5'`,
+    `curl ${address}solve -H 'Content-Type: application/json' \\\n     -d '{"equation": "helmholtz", "constants": {"wavenumber": 1.5}, "seed": 3}'`,
+    `curl '${address}solve?equation=helmholtz&wavenumber=1.5' -H 'Content-Type: application/x-npy' \\\n     -H 'Accept: application/x-npy' --data-binary @f.npy -o u.npy`,
   ];
   const routes = Object.entries(description.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, { description: about, responses }]) => el("tr", {},

@@ -17,7 +17,7 @@ const COLUMNS = [
 
 export async function showResults(place, words) {
   const overview = await getJson("results");
-  const name = words.get("name") || overview.experiments[0]?.name;
+  const name = words.get("name") || (overview.experiments.find((each) => each.name === "helmholtz") ?? overview.experiments[0])?.name;
   const kind = words.get("show") || "rows";
   const go = (change) => (location.hash = `#/results?${new URLSearchParams({ ...Object.fromEntries(words), ...change })}`);
   const content = el("div", { class: "content" });
@@ -131,7 +131,7 @@ async function showTables(content, names, chosen, go) {
   };
   draw();
   content.append(el("div", { class: "row" }, select), el("p", {}, about),
-    el("p", { class: "hint" }, `results/${"…"}/tables/${name}.md, written from the rows by: ens report`), holder);
+    el("p", { class: "hint" }, `tables/${name}.md, written from the rows by: ens report`), holder);
 }
 
 function value(text) {

@@ -1,6 +1,6 @@
 // What is watched: five fields of one iterate, the controls of the player, and the time of a flow.
 
-import { button, el, number, time } from "./dom.js";
+import { button, el, icon, number, time } from "./dom.js";
 import { Panel, extent } from "./panel.js";
 
 const ABOUT = {
@@ -37,7 +37,7 @@ export class Stage {
 
   #makeControls(onrun, onscale) {
     this.run = button("Run", onrun, { class: "primary", id: "run" });
-    this.playButton = button("▶", () => (this.player.playing ? this.player.pause() : this.player.play()), { "aria-label": "Play" });
+    this.playButton = button(icon("play"), () => (this.player.playing ? this.player.pause() : this.player.play()), { "aria-label": "Play" });
     this.scrub = el("input", {
       type: "range", min: 0, max: 0, value: 0, id: "scrub", "aria-label": "Iterate",
       oninput: () => { this.player.playing = false; this.player.show(Number(this.scrub.value)); },
@@ -50,11 +50,11 @@ export class Stage {
     this.controls = el("div", { class: "transport" },
       this.run,
       el("div", { class: "buttons" },
-        button("⏮", () => this.player.step(-1e9), { "aria-label": "First iterate" }),
-        button("◀", () => this.player.step(-1), { "aria-label": "One step back" }),
+        button(icon("first"), () => this.player.step(-1e9), { "aria-label": "First iterate" }),
+        button(icon("back"), () => this.player.step(-1), { "aria-label": "One step back" }),
         this.playButton,
-        button("▶|", () => this.player.step(1), { "aria-label": "One step", id: "step" }),
-        button("⏭", () => this.player.step(1e9), { "aria-label": "Last iterate" })),
+        button(icon("step"), () => this.player.step(1), { "aria-label": "One step", id: "step" }),
+        button(icon("last"), () => this.player.step(1e9), { "aria-label": "Last iterate" })),
       this.scrub, this.counter, speed, this.scaleChoice);
   }
 
@@ -62,7 +62,7 @@ export class Stage {
     this.clock = el("input", { type: "range", min: 0, max: 20, value: 0, id: "moment", "aria-label": "Moment of the flow",
       oninput: () => { this.moving = false; this.moment = Number(this.clock.value); this.draw(); } });
     this.momentText = el("output", { class: "counter", for: "moment" }, "");
-    this.moveButton = button("⏸", () => { this.moving = !this.moving; this.draw(); }, { "aria-label": "Stop the flow", id: "move" });
+    this.moveButton = button(icon("pause"), () => { this.moving = !this.moving; this.draw(); }, { "aria-label": "Stop the flow", id: "move" });
     this.timer = setInterval(() => this.#advance(), 1000 / FRAMES_PER_SECOND);
     return el("div", { class: "transport moments" }, el("span", { class: "tag" }, "Time of the flow"), this.moveButton, this.clock, this.momentText);
   }
@@ -87,7 +87,7 @@ export class Stage {
   draw() {
     const { player } = this;
     const frame = player.current;
-    this.playButton.textContent = player.playing ? "⏸" : "▶";
+    this.playButton.replaceChildren(icon(player.playing ? "pause" : "play"));
     this.playButton.setAttribute("aria-label", player.playing ? "Pause" : "Play");
     this.scrub.max = Math.max(0, player.frames.length - 1);
     this.scrub.value = player.at;
@@ -122,7 +122,7 @@ export class Stage {
     this.clock.max = last;
     this.clock.value = this.moment;
     this.momentText.textContent = `moment ${this.moment} of ${last}`;
-    this.moveButton.textContent = this.moving ? "⏸" : "▶";
+    this.moveButton.replaceChildren(icon(this.moving ? "pause" : "play"));
     this.moveButton.setAttribute("aria-label", this.moving ? "Stop the flow" : "Let it flow");
   }
 }
