@@ -51,6 +51,16 @@ MAY_IMPORT = {
         "data",
         "experiments",
     },
+    "serve": {
+        "errors",
+        "drawing",
+        "equations",
+        "solvers",
+        "training",
+        "data",
+        "evaluation",
+        "experiments",
+    },
     "cli": None,
     "__init__": None,
 }

@@ -68,7 +68,7 @@ def serve(
 def _check_installed() -> None:
     from importlib.util import find_spec
 
-    missing = [module for module in ("fastapi", "uvicorn", "websockets") if find_spec(module) is None]
+    missing = [name for name in ("fastapi", "uvicorn", "websockets") if find_spec(name) is None]
     if missing:
         raise InvalidInput("ens serve", "pip install 'neuralsolver[serve]'", f"no {missing[0]}")
 

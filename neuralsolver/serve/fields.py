@@ -48,7 +48,7 @@ def read_npy(content: bytes, largest_grid: int) -> Field:
         expected = f"{shape[0] * shape[1] * dtype.itemsize} bytes of numbers after the header"
         raise InvalidInput("file", expected, len(numbers))
     values = np.frombuffer(numbers, dtype).reshape(shape, order="F" if fortran else "C")
-    return np.ascontiguousarray(values, dtype=np.float64)
+    return np.array(values, dtype=np.float64, order="C")  # a copy that may be written to
 
 
 def check_grid(shape: tuple[int, ...], largest: int) -> None:

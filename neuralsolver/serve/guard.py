@@ -1,11 +1,11 @@
 """The gate in front of the application: sizes, origins, hosts and headers.
 
-    body      refused by its announced length, and again while it is read, because the announcement
-              may be missing or a lie
-    host      on a loopback address only its own names are answered: a foreign name that has been
-              pointed at this machine must not read from it
-    origin    a browser names the page that sends a request; only our own page may send one
-    headers   the page may load from its own host and from nowhere else, and may not be framed
+body      refused by its announced length, and again while it is read, because the announcement
+          may be missing or a lie
+host      on a loopback address only its own names are answered: a foreign name that has been
+          pointed at this machine must not read from it
+origin    a browser names the page that sends a request; only our own page may send one
+headers   the page may load from its own host and from nowhere else, and may not be framed
 """
 
 from __future__ import annotations

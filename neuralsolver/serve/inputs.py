@@ -1,4 +1,4 @@
-"""Random inputs: those that `ens solve --seed` draws, so that a page can be repeated in the shell."""
+"""Random inputs: those of `ens solve --seed`, so that a page can be repeated in the shell."""
 
 from __future__ import annotations
 

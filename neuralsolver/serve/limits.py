@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from neuralsolver.errors import InvalidInput
 
@@ -48,12 +49,12 @@ class Limits:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Limits:
         """Defaults, replaced by the variables that are set."""
-        values = {}
+        values: dict[str, Any] = {}
         for field in fields(cls):
             text = environment.get(variable(field.name))
             if text is None:
                 continue
-            kind = type(field.default)
+            kind: type[int] | type[float] = float if field.type == "float" else int
             try:
                 values[field.name] = kind(text)
             except ValueError:

@@ -19,9 +19,9 @@ from neuralsolver.equations.jacobian import jacobian_diagonal
 from neuralsolver.errors import InvalidInput
 from neuralsolver.experiments.reference_solver import CoarseIntegrator, ReferenceSolver
 from neuralsolver.serve.catalogue import CATALOGUE
-from neuralsolver.solvers import ResidualBelow, Solution, TrainedSolver, iterate
+from neuralsolver.solvers import ResidualBelow, TrainedSolver
 from neuralsolver.solvers.acceleration import Krylov
-from neuralsolver.solvers.iterate import Observer
+from neuralsolver.solvers.iterate import Iterate, Solve, Solver
 from neuralsolver.solvers.optimisation import Newton
 from neuralsolver.training import load, shipped
 
@@ -66,30 +66,30 @@ class Method:
 
     key: str
     label: str
-    solver: Any
+    solver: Solver
     options: dict[str, Any]
 
 
+Maker = Callable[[Models, "Task"], Method | None]
+
+
 @dataclass(frozen=True)
-class Unlearned:
+class Unlearned(Solver):
     """GMRES without a network: the diagonal of the Jacobian is all that is inverted."""
 
     tolerance: float
     steps: int = GMRES_STEPS
 
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
+    def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
         """From zero until the tolerance or the end of the steps."""
         problem = problem.in_precision(torch.float64)
         start = problem.zeros() if u0 is None else u0
         diagonal = jacobian_diagonal(problem, start)
 
-        def jacobi(problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
-            return problem.impose(u - residual / diagonal)
+        def jacobi(now: Iterate) -> Tensor:
+            return now.problem.impose(now.u - now.residual / diagonal)
 
-        rule = ResidualBelow(self.tolerance, self.steps)
-        return iterate(Krylov(jacobi), problem, start, rule, observe)
+        return Solve(problem, start, Krylov(jacobi), ResidualBelow(self.tolerance, self.steps))
 
 
 def watched(models: Models, task: Task) -> Method:
@@ -116,11 +116,14 @@ def _contractive(models: Models, task: Task, mode: str) -> Method:
     solver = models.main(task.entry.name)
     if mode == "plain":
         return Method("ens-plain", "ENS, plain", solver, {"steps": task.steps})
-    options = {} if task.tolerance is None else {"tolerance": task.tolerance}
+    # what does not get there by itself is finished classically, as by `ens solve`
+    options: dict[str, Any] = {"polish": True}
+    if task.tolerance is not None:
+        options["tolerance"] = task.tolerance
     return Method("ens-accelerated", "ENS, accelerated", solver, options)
 
 
-def _other_mode(mode: str) -> Callable[["Models", "Task"], "Method | None"]:
+def _other_mode(mode: str) -> Maker:
     def make(models: Models, task: Task) -> Method | None:
         return None if task.mode == mode else _contractive(models, task, mode)
 
@@ -144,13 +147,13 @@ def _operator(models: Models, task: Task) -> Method | None:
 
 
 def _newton(models: Models, task: Task) -> Method | None:
-    if task.entry.flow:
+    if task.tolerance is None:
         return None
     return Method("newton", "Newton, no network", Newton(tolerance=task.tolerance), {})
 
 
 def _gmres(models: Models, task: Task) -> Method | None:
-    if task.entry.flow or not task.problem.equation.linear:
+    if task.tolerance is None or not task.problem.equation.linear:
         return None
     return Method("gmres", "GMRES, no network", Unlearned(task.tolerance), {})
 
@@ -166,7 +169,7 @@ def _classical(models: Models, task: Task) -> Method | None:
     return Method("classical", "classical solver", ReferenceSolver(), {})
 
 
-COMPARED: dict[str, Callable[["Models", "Task"], "Method | None"]] = {
+COMPARED: dict[str, Maker] = {
     "ens-plain": _other_mode("plain"),
     "ens-accelerated": _other_mode("accelerated"),
     "fno": _operator,

@@ -33,9 +33,7 @@ class Results:
                 {"name": file.stem, "rows": len(_rows(file))} for file in self._files("*.jsonl")
             ],
             "tables": [file.stem for file in self._files("tables/*.md") if file.stem != "README"],
-            "figures": [
-                file.name for file in self._files("figures/*") if file.suffix in PICTURES
-            ],
+            "figures": [file.name for file in self._files("figures/*") if file.suffix in PICTURES],
         }
 
     def rows(self, experiment: str) -> list[Row]:

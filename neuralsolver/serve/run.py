@@ -64,6 +64,6 @@ def run(host: str, port: int, workers: int, ready: Callable[[str], None]) -> Non
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     with suppress(KeyboardInterrupt):
         if workers > 1:
-            Multiprocess(config, target=uvicorn.Server(config).run, sockets=[listening]).run()
+            Multiprocess(config, sockets=[listening]).run()
         else:
             uvicorn.Server(config).run(sockets=[listening])

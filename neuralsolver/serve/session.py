@@ -121,7 +121,8 @@ def _read(message: Any) -> tuple[StreamAsk | None, np.ndarray[Any, Any] | None]:
         field = fields["input"]
         header.pop("fields")
     except Exception as error:  # whatever bytes that are no frame lead to
-        raise InvalidInput("message", "a frame with a field called input", repr(error)[:80]) from None
+        expected = "a frame with a field called input"
+        raise InvalidInput("message", expected, repr(error)[:80]) from None
     return parse(StreamAsk, json.dumps(header)), field.astype(np.float64)
 
 

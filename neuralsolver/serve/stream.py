@@ -68,9 +68,7 @@ class Mailbox:
             await self.filled.wait()
 
 
-def play(
-    solve: Generator[Iterate, None, Outcome], number: int, mailbox: Mailbox | None
-) -> Outcome:
+def play(solve: Generator[Iterate, None, Outcome], number: int, mailbox: Mailbox | None) -> Outcome:
     """Run a watched solve to its end and put its iterates into the mailbox."""
     while True:
         try:
@@ -95,9 +93,7 @@ def _header(iterate: Iterate, number: int) -> dict[str, Any]:
     }
 
 
-async def in_thread(
-    threads: Executor, gone: threading.Event, work: Callable[[], Result]
-) -> Result:
+async def in_thread(threads: Executor, gone: threading.Event, work: Callable[[], Result]) -> Result:
     """The result of `work`; a task that is cancelled tells it so, and waits until it has ended."""
     future = asyncio.get_running_loop().run_in_executor(threads, work)
     try:

@@ -67,7 +67,7 @@ def _unconvinced(residual: float | None, steps: int) -> tuple[str, str, str]:
     if steps == 0:
         return "One guess", "fair", "One call of a network. Nothing corrects it."
     if residual is None or residual > USELESS:
-        meaning = "The corrections made it worse: with these constants the plain iteration diverges."
+        meaning = "The corrections made it worse: with these constants they lead away."
         return "It fails", "bad", meaning
     return "Roughly", "fair", "The corrections were made; the equation is satisfied only roughly."
 
@@ -100,7 +100,8 @@ def _accuracy(bound: float | None, estimate: float | None, outcome: Outcome) -> 
     elif bound is not None:
         known = "The residual proves nothing about the error here: it is too large."
     elif estimate is not None:
-        known = f"Estimated from the residual, not proven: a relative error of about {in_words(estimate)}."
+        about = in_words(estimate)
+        known = f"Estimated from the residual, not proven: a relative error of about {about}."
     else:
         known = "There is no bound on the error here."
     if not outcome.compared:

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
@@ -26,9 +25,8 @@ from neuralsolver.errors import InvalidInput, ReferenceFailure
 from neuralsolver.evaluation.metrics import relative_error
 from neuralsolver.experiments.reference_solver import ReferenceSolver
 from neuralsolver.serve.fields import shown
-from neuralsolver.serve.iterations import Observation, iterations, judged
 from neuralsolver.serve.methods import Method
-from neuralsolver.solvers import Solution
+from neuralsolver.solvers import Observation, Solution
 
 REMEMBERED = 16
 """Reference solutions that are kept: a slider comes back, and every method wants the same one."""
@@ -46,7 +44,7 @@ class Iterate:
     stage: str
     step: int
     seconds: float
-    residual: float
+    residual: float | None
     error: float | None
     correction: float | None
     fields: dict[str, npt.NDArray[np.float32]]
@@ -111,7 +109,7 @@ def watch(
     with_fields: bool = True,
 ) -> Generator[Iterate, None, Outcome]:
     """Iterate after iterate of one method on one problem."""
-    clock = _Clock(iterations(method.solver, problem, **method.options), limit, cancelled)
+    clock = _Clock(method.solver.iterations(problem, **method.options), limit, cancelled)
     measure = _Measure(problem, with_fields)
     last: Observation | None = None
     for index, observation in enumerate(clock):
@@ -124,7 +122,9 @@ def watch(
     solution = clock.solution
     if solution is None:  # time is up
         assert last is not None
-        solution = judged(problem, last.u)
+        on_grid = last.u.shape == problem.first_guess().shape
+        found = last.u if on_grid else problem.first_guess()
+        solution = Solution.of(problem, found.to(problem.inputs))
     error = measure.error(solution.tensor)
     return Outcome(
         solution,
@@ -176,8 +176,6 @@ class _Measure:
         self.problem = problem
         self.with_fields = with_fields
         self.truth: Tensor | None = None
-        guess = problem.weigh(problem.residual(problem.first_guess()))
-        self.scale = max(float(guess.double().square().mean().sqrt()), 1e-300)
         self.curves: dict[str, list[Any]] = {
             name: [] for name in ("stage", "step", "seconds", "residual", "error", "correction")
         }
@@ -196,7 +194,7 @@ class _Measure:
             observation.stage,
             observation.step,
             seconds,
-            finite(float(observation.norms[0]) / self.scale) or 0.0,
+            finite(float(observation.norms[0] / observation.scale[0])),
             self.error(u),
             None if change is None else finite(float(change.double().square().mean().sqrt())),
             self._fields(observation) if self.with_fields else {},
@@ -220,10 +218,10 @@ class _Measure:
 
 def _plain(field: Tensor) -> npt.NDArray[Any]:
     """The first sample as an array without what is not finite."""
-    return np.nan_to_num(field[0, 0].detach().cpu().numpy(), posinf=3e38, neginf=-3e38)
+    plain: npt.NDArray[Any] = np.nan_to_num(field[0, 0].cpu().numpy(), posinf=3e38, neginf=-3e38)
+    return plain
 
 
 def finite(value: float) -> float | None:
     """A number for JSON, which has no infinity."""
     return value if np.isfinite(value) else None
-

@@ -55,7 +55,11 @@ class Running:
 
     def stream(self, **options: Any) -> ClientConnection:
         return connect(
-            f"ws://127.0.0.1:{self.port}/stream", max_size=None, compression=None, **options
+            f"ws://127.0.0.1:{self.port}/stream",
+            max_size=None,
+            compression=None,
+            close_timeout=1,
+            **options,
         )
 
     def metric(self, name: str) -> float:

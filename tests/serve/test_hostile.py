@@ -16,7 +16,9 @@ VALUES = st.recursive(
     | st.floats()
     | st.text(max_size=20)
     | st.sampled_from(["helmholtz", "poisson", "../../etc/passwd", "__import__('os')", "NaN", ""]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 NAMES = st.sampled_from(

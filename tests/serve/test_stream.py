@@ -83,7 +83,8 @@ def test_other_solvers_are_compared_on_the_same_problem(server):
 
 
 def test_a_flow_has_frames_and_an_error(server):
-    found = ask_and_wait(server, equation="navier-stokes", mode="plain", steps=3, compare=["coarse"])
+    ask = {"equation": "navier-stokes", "mode": "plain", "steps": 3, "compare": ["coarse"]}
+    found = ask_and_wait(server, **ask)
     shown = frames(found)
     assert shown[-1][1]["solution"].shape == (21, 64, 64)
     assert shown[-1][1]["error"].shape == (21, 64, 64)
