@@ -4,13 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TESTED := $(VENV)/.ready-dev
+SERVED := $(VENV)/.ready-serve
+AXE := $(VENV)/axe/node_modules/axe-core/axe.min.js
 PEERS := .venv-peers
 
-.PHONY: demo test lint peers weights results clean
+.PHONY: demo serve test lint peers weights results clean
 demo: $(READY)
 	$(BIN)/ens demo
 
-test: $(TESTED)
+serve: $(SERVED)
+	$(BIN)/ens serve --open
+
+# the page is tested where a browser is found, and checked by axe where npm has brought it
+test: $(TESTED) $(AXE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 lint: $(TESTED)
@@ -25,9 +31,16 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
+$(SERVED): $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[serve]'
+	touch $@
+
 $(TESTED): $(READY)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
+
+$(AXE): | $(TESTED)
+	-npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
 
 # the libraries we compare ourselves with, in an environment of their own
 peers: $(PEERS)/.ready

@@ -32,6 +32,7 @@ MAY_IMPORT = {
     },
     "bench": {
         "errors",
+        "serve",
         "reference",
         "equations",
         "models",

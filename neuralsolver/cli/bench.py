@@ -79,6 +79,16 @@ def solve(
     _bench("solve", as_json, samples=samples, seed=seed, **options)
 
 
+@app.command("serve")
+def serve(
+    clients: Annotated[int, typer.Option(help="Clients of the load test.", min=2)] = 50,
+    seconds: Annotated[float, typer.Option(help="How long they ask.", min=1)] = 30.0,
+    as_json: AsJson = False,
+) -> None:
+    """The page's service from outside: first frame, frames per second, slider, load."""
+    _bench("serve", as_json, clients=clients, seconds=seconds)
+
+
 def _bench(name: str, as_json: bool, **options: Any) -> None:
     if "OMP_NUM_THREADS" not in os.environ:
         # thread pools are sized when the libraries are loaded: start over with one thread

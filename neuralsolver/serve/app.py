@@ -22,7 +22,7 @@ from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
-from neuralsolver import __version__
+import neuralsolver
 from neuralsolver.drawing import DIVERGING, SEQUENTIAL
 from neuralsolver.errors import InvalidInput
 from neuralsolver.serve import rest
@@ -61,7 +61,7 @@ def make_app(limits: Limits, results: Path, hosts: tuple[str, ...] = LOOPBACK) -
 
     app = FastAPI(
         title="neuralsolver",
-        version=__version__,
+        version=neuralsolver.__version__,
         description="Neural solvers of partial differential equations that correct themselves.",
         lifespan=lifespan,
         # FastAPI's own pages load scripts from another host; ours shows the same description
@@ -117,7 +117,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
         """Ready, and how busy."""
         return {
             "status": "ok",
-            "version": __version__,
+            "version": neuralsolver.__version__,
             "models": len(service.models.loaded),
             "running": service.places.running,
             "waiting": len(service.places.line),

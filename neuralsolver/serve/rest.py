@@ -24,7 +24,6 @@ from neuralsolver.serve.catalogue import CATALOGUE, described
 from neuralsolver.serve.fields import read_npy, write_npy
 from neuralsolver.serve.methods import watched
 from neuralsolver.serve.service import Service
-from neuralsolver.serve.verdict import verdict
 from neuralsolver.serve.watch import Outcome
 
 NPY = "application/x-npy"
@@ -121,8 +120,8 @@ async def solve(request: Request) -> Response:
         raise UnknownKind(kind)
     wants_npy = request.headers.get("accept", "").partition(",")[0].strip().lower() == NPY
     _check_size(task, wants_npy)
-    outcome = await _unless_gone(request, service, task)
-    return _response(outcome, wants_npy)
+    outcome, judged = await _unless_gone(request, service, task)
+    return _response(outcome, judged, wants_npy)
 
 
 class UnknownKind(Exception):
@@ -145,7 +144,9 @@ def _check_size(task: Task, wants_npy: bool) -> None:
         raise InvalidInput("accept", f"{NPY} for an answer of {size} numbers", JSON)
 
 
-async def _unless_gone(request: Request, service: Service, task: Task) -> Outcome:
+async def _unless_gone(
+    request: Request, service: Service, task: Task
+) -> tuple[Outcome, dict[str, Any]]:
     """The outcome, unless the client leaves: then the solve is left, too."""
     method = watched(service.models, task)
     solving = asyncio.create_task(service.solve(task, method, with_truth=False))
@@ -166,8 +167,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _response(outcome: Outcome, wants_npy: bool) -> Response:
-    found = verdict(outcome)
+def _response(outcome: Outcome, found: dict[str, Any], wants_npy: bool) -> Response:
     u = outcome.solution.tensor[0, 0].double().numpy()
     if wants_npy:
         return Response(write_npy(u), media_type=NPY, headers={"X-Ens-Verdict": json.dumps(found)})

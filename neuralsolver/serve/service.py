@@ -17,6 +17,7 @@ from neuralsolver.serve.methods import Method, Models
 from neuralsolver.serve.metrics import Metrics
 from neuralsolver.serve.queue import Notice, Places
 from neuralsolver.serve.stream import Mailbox, in_thread, play
+from neuralsolver.serve.verdict import verdict
 from neuralsolver.serve.watch import Cancelled, Outcome, Truths, watch
 
 
@@ -55,11 +56,11 @@ class Service:
         mailbox: Mailbox | None = None,
         notice: Notice = lambda position: None,
         with_truth: bool = True,
-    ) -> Outcome:
-        """Wait for a place and solve; iterates go into the mailbox."""
+    ) -> tuple[Outcome, dict[str, Any]]:
+        """Wait for a place, solve and judge; iterates go into the mailbox."""
         gone = threading.Event()
 
-        def work() -> Outcome:
+        def work() -> tuple[Outcome, dict[str, Any]]:
             truths = self.truths if with_truth else None
             watched = watch(
                 method,
@@ -69,17 +70,18 @@ class Service:
                 gone.is_set,
                 with_fields=mailbox is not None,
             )
-            return play(watched, number, mailbox)
+            outcome = play(watched, number, mailbox)
+            return outcome, verdict(outcome)
 
         async with self.places.place(notice):
             begin = time.perf_counter()
             how = "failed"
             try:
-                outcome = await in_thread(self.solving, gone, work)
+                outcome, judgement = await in_thread(self.solving, gone, work)
                 how = outcome.status
             except (asyncio.CancelledError, Cancelled):
                 how = "cancelled"
                 raise
             finally:
                 self.metrics.solved(how, time.perf_counter() - begin)
-        return outcome
+        return outcome, judgement

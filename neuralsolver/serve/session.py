@@ -32,7 +32,6 @@ from neuralsolver.serve.methods import compared, comparisons, watched
 from neuralsolver.serve.queue import LineFull
 from neuralsolver.serve.service import Service
 from neuralsolver.serve.stream import Mailbox
-from neuralsolver.serve.verdict import verdict
 
 STALLED = 4408
 """Close code for a client that does not read."""
@@ -148,16 +147,18 @@ async def _show(task: Task, ask: StreamAsk, mailbox: Mailbox, service: Service) 
     )
     drawn = {"input": shown(problem.inputs[0, 0].numpy())}
     mailbox.show(encode_frame({"id": number, "index": -1}, drawn))
-    outcome = await service.solve(task, method, number=number, mailbox=mailbox, notice=notice)
-    mailbox.say("done", id=number, verdict=verdict(outcome), curves=outcome.curves)
+    outcome, judged = await service.solve(
+        task, method, number=number, mailbox=mailbox, notice=notice
+    )
+    mailbox.say("done", id=number, verdict=judged, curves=outcome.curves)
     for key in others if ask.compare == ["all"] else ask.compare:
         other = compared(models, task, key)
-        outcome = await service.solve(task, other, notice=notice)
+        outcome, judged = await service.solve(task, other, notice=notice)
         mailbox.say(
             "curve",
             id=number,
             method=other.key,
             label=other.label,
-            verdict=verdict(outcome),
+            verdict=judged,
             curves=outcome.curves,
         )

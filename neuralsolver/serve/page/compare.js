@@ -31,7 +31,7 @@ export class Comparison {
   /** Words instead of a verdict: waiting, working, refused. */
   say(tone, headline, ...sentences) {
     this.verdict.className = `verdict ${tone}`;
-    this.verdict.dataset.tone = tone;
+    delete this.verdict.dataset.status;
     this.verdict.replaceChildren(el("h2", {}, headline), ...sentences.filter(Boolean).map((text) => el("p", {}, text)));
   }
 

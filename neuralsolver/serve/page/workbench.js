@@ -26,6 +26,8 @@ const FLOW_TRIES = [
   ["Drop your own vortices", "equation=navier-stokes&paint=QIAU_sB_FP5gwBQA"],
 ];
 const LIVE_MILLISECONDS = 60;
+const LIVE_TOLERANCE = 1e-4;
+const LIVE_STEPS = 8;
 
 export class Workbench {
   constructor(place, words, models, flow) {
@@ -117,8 +119,7 @@ export class Workbench {
     const field = this.#field();
     if (field) this.input = field;
     if (field) this.stage.drawInput(field);
-    const ask = askOf(state);
-    if (!live) ask.compare = ["all"];
+    const ask = live ? roughly(askOf(state)) : { ...askOf(state), compare: ["all"] };
     this.fresh = true;
     this.number = this.stream.ask(ask, field);
   }
@@ -249,4 +250,10 @@ export class Workbench {
     event.preventDefault();
     keys[event.key]();
   }
+}
+
+/** While something is dragged, what the eye can tell apart is enough. */
+function roughly(ask) {
+  if (ask.tolerance && ask.mode === "accelerated") return { ...ask, tolerance: Math.max(ask.tolerance, LIVE_TOLERANCE) };
+  return { ...ask, mode: "plain", steps: Math.min(ask.steps ?? LIVE_STEPS, LIVE_STEPS) };
 }
