@@ -70,13 +70,14 @@ class Visit:
 
 @contextmanager
 def visiting(port: int, **options: Any) -> Iterator[Visit]:
-    """A fresh browser; what it logs as an error, and what it asks of others, are complaints."""
+    """A browser in which nothing plays by itself; its errors and foreign requests are noted."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         context = browser.new_context(
             **{"viewport": {"width": 1360, "height": 1000}, **options},
+            reduced_motion="reduce",
             permissions=["clipboard-read", "clipboard-write"],
         )
         context.set_default_timeout(20_000)

@@ -146,6 +146,7 @@ def test_a_flow_plays(visit):
     page = visit.open("#/flows?mode=plain&steps=4")
     visit.wait_end()
     first = visit.pixels(1)
+    page.click("#move")
     page.wait_for_function("k => Number(document.getElementById('moment').value) !== k", arg=0)
     page.wait_for_timeout(300)
     assert visit.pixels(1) != first
@@ -255,6 +256,16 @@ def test_a_full_server_says_so(visit, server):
         assert "too many connections" in visit.verdict()
     finally:
         server.service.metrics.connections -= limits.connections
+
+
+def test_it_plays_by_itself_for_those_who_do_not_mind(visit):
+    visit.page.emulate_media(reduced_motion="no-preference")
+    page = visit.open("#/solve?mode=plain&steps=6", state=None)
+    page.wait_for_selector("button[aria-label=Pause]")
+    assert int(page.get_attribute(".stage", "data-index")) < 6
+    page.wait_for_selector(".stage[data-index='6']")
+    visit.wait_end()
+    page.emulate_media(reduced_motion="reduce")
 
 
 def test_keys(visit):

@@ -28,7 +28,7 @@ export class Stage {
       error: new Panel("Error", ABOUT.error),
     };
     this.moment = 0;
-    this.moving = true;
+    this.moving = !matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.#makeControls(onrun, onscale);
     this.panelRow = el("div", { class: "panels" }, Object.values(this.panels).map((panel) => panel.root));
     this.root = el("section", { class: "stage", "aria-label": "The solve" }, this.panelRow, this.controls);

@@ -25,6 +25,7 @@ const FLOW_TRIES = [
   ["Stripes that roll up", "equation=kolmogorov"],
   ["Drop your own vortices", "equation=navier-stokes&paint=QIAU_sB_FP5gwBQA"],
 ];
+const still = matchMedia("(prefers-reduced-motion: reduce)"); // then nothing plays by itself
 const LIVE_MILLISECONDS = 60;
 const LIVE_TOLERANCE = 1e-4;
 const LIVE_STEPS = 8;
@@ -193,11 +194,11 @@ export class Workbench {
       this.fresh = false;
       this.judgement = null;
       this.player.clear();
-      this.player.playing = !this.live && this.state.at === null;
+      this.player.playing = !this.live && !still.matches && this.state.at === null;
       this.place.dataset.first = String(Math.round(performance.now() - this.begun));
     }
     this.player.add(frame);
-    if (this.live) this.player.jump();
+    if (this.live || (still.matches && this.state.at === null)) this.player.jump();
   }
 
   #done({ verdict }) {
@@ -209,7 +210,7 @@ export class Workbench {
     if (this.state.at !== null) {
       const place = this.player.frames.findIndex((frame) => frame.index >= this.state.at);
       this.player.show(place < 0 ? this.player.frames.length - 1 : place);
-    } else if (this.live) this.player.jump();
+    } else if (this.live || still.matches) this.player.jump();
     this.busy = false;
     if (this.again) {
       this.again = false;
