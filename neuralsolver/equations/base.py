@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations.grid import Grid
+from neuralsolver.equations.units import Units
 from neuralsolver.errors import InvalidInput
 
 Array = npt.NDArray[np.float64]
@@ -115,6 +116,15 @@ class Equation(ABC):
         With it a residual bounds the error of a linear equation: ‖u − u*‖ ≤ ‖F(u)‖ / σ.
         """
         return None
+
+    def natural_units(self, inputs: Tensor) -> Units | None:
+        """The same problem with numbers of ordinary size; None where it has them."""
+        return None
+
+    @property
+    def unique_where_definite(self) -> bool:
+        """Whether at most one solution has a definite ∂F/∂u: the one continued from f = 0."""
+        return False
 
     def constants(self) -> dict[str, Any]:
         """The physical constants by name."""

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from neuralsolver.equations.base import Equation, check_resolution, generator
 from neuralsolver.equations.grid import Grid
+from neuralsolver.equations.units import Units, per_sample
 from neuralsolver.errors import InvalidInput
 
 
@@ -140,6 +141,13 @@ class Problem:
         changed = self._with(self.inputs.to(dtype), slice(None))
         object.__setattr__(changed, "_given", self._given)  # type: ignore[attr-defined]
         return changed
+
+    def in_units(self, units: Units) -> Problem:
+        """The same problem in natural units."""
+        known = self.known
+        if known is not None:
+            known = Known(known.mask, known.values / per_sample(units.solution, known.values))
+        return Problem(units.equation, units.inputs, known=known)
 
     def coarsened(self, grid: Grid) -> Problem:
         """The same problem with its inputs averaged to a coarser grid between walls."""

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.solvers.solution import Solution, Status, guess_norm, residual_norm
+from neuralsolver.solvers.norms import guess_norm, residual_norm
+from neuralsolver.solvers.solution import Solution, Status
 from neuralsolver.solvers.stopping import StoppingRule
 
 DIVERGENCE_FACTOR = 1e4
