@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.serve.browser import Visit, visiting
 from tests.serve.running import running
 
-SIZE = {"width": 1180, "height": 900}
-SHOWN = (860, 656)
+SIZE = {"width": 1280, "height": 1130}
+SHOWN = (900, 795)
 FRAME_MILLISECONDS, REST_MILLISECONDS = 160, 1800
 STORY = (
     ("#/solve?equation=helmholtz&seed=4", 14),
@@ -35,7 +35,7 @@ def record(file: Path) -> None:
     with running() as server, visiting(server.port, viewport=SIZE) as visit:
         scenes = [scene for path, count in STORY for scene in _scene(visit, path, count)]
     pictures = [picture for picture, _ in scenes]
-    palette = pictures[0].quantize(96, dither=Image.Dither.NONE)
+    palette = _together(pictures).quantize(256, dither=Image.Dither.NONE)
     small = [p.quantize(palette=palette, dither=Image.Dither.NONE) for p in pictures]
     small[0].save(
         file,
@@ -46,6 +46,16 @@ def record(file: Path) -> None:
         optimize=True,
     )
     print(f"{file}: {len(small)} pictures, {file.stat().st_size / 1e6:.2f} MB")
+
+
+def _together(pictures: list[Image.Image]) -> Image.Image:
+    """Every few pictures side by side, for a palette that suits all of them."""
+    chosen = pictures[:: max(1, len(pictures) // 8)]
+    width, height = chosen[0].size
+    joined = Image.new("RGB", (width, height * len(chosen)))
+    for number, picture in enumerate(chosen):
+        joined.paste(picture, (0, number * height))
+    return joined
 
 
 def _scene(visit: Visit, path: str, count: int) -> list[tuple[Any, int]]:

@@ -1,7 +1,7 @@
 """The solvers of the page: the one that is watched, and those its curves are compared with.
 
 The trained ones are whatever is shipped for the equation. Two need no network: Newton's method, and
-GMRES with nothing but the diagonal before it. The classical solver gives the truth, and its seconds
+the watched solver with its networks taken out. The classical solver gives the truth, and its seconds
 are what all others have to be compared with.
 """
 
@@ -11,17 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import jacobian_diagonal
 from neuralsolver.errors import InvalidInput
 from neuralsolver.experiments.reference_solver import CoarseIntegrator, ReferenceSolver
 from neuralsolver.serve.catalogue import CATALOGUE
-from neuralsolver.solvers import ResidualBelow, TrainedSolver
-from neuralsolver.solvers.acceleration import Krylov
-from neuralsolver.solvers.iterate import Iterate, Solve, Solver
+from neuralsolver.solvers import TrainedSolver
+from neuralsolver.solvers.iterate import Solver
+from neuralsolver.solvers.network_free import without_network
 from neuralsolver.solvers.optimisation import Newton
 from neuralsolver.training import load, shipped
 
@@ -30,7 +26,6 @@ if TYPE_CHECKING:
 
 AS_TRAINED, SHIFTED = 15, 80
 """Corrections of the paper's solver: with the constants of its training, and with others."""
-GMRES_STEPS = 150
 COARSE_POINTS = 32
 
 
@@ -71,25 +66,6 @@ class Method:
 
 
 Maker = Callable[[Models, "Task"], Method | None]
-
-
-@dataclass(frozen=True)
-class Unlearned(Solver):
-    """GMRES without a network: the diagonal of the Jacobian is all that is inverted."""
-
-    tolerance: float
-    steps: int = GMRES_STEPS
-
-    def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
-        """From zero until the tolerance or the end of the steps."""
-        problem = problem.in_precision(torch.float64)
-        start = problem.zeros() if u0 is None else u0
-        diagonal = jacobian_diagonal(problem, start)
-
-        def jacobi(now: Iterate) -> Tensor:
-            return now.problem.impose(now.u - now.residual / diagonal)
-
-        return Solve(problem, start, Krylov(jacobi), ResidualBelow(self.tolerance, self.steps))
 
 
 def watched(models: Models, task: Task) -> Method:
@@ -152,10 +128,10 @@ def _newton(models: Models, task: Task) -> Method | None:
     return Method("newton", "Newton, no network", Newton(tolerance=task.tolerance), {})
 
 
-def _gmres(models: Models, task: Task) -> Method | None:
-    if task.tolerance is None or not task.problem.equation.linear:
-        return None
-    return Method("gmres", "GMRES, no network", Unlearned(task.tolerance), {})
+def _networkless(models: Models, task: Task) -> Method | None:
+    options = {} if task.tolerance is None else {"tolerance": task.tolerance}
+    solver = without_network(models.main(task.entry.name))
+    return Method("networkless", "the same, no network", solver, options)
 
 
 def _coarse(models: Models, task: Task) -> Method | None:
@@ -175,7 +151,7 @@ COMPARED: dict[str, Maker] = {
     "fno": _operator,
     "paper": _paper,
     "newton": _newton,
-    "gmres": _gmres,
+    "networkless": _networkless,
     "coarse": _coarse,
     "classical": _classical,
 }

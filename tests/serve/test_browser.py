@@ -37,7 +37,7 @@ def test_it_solves_when_it_is_opened_and_shows_the_bound(visit):
     assert page.get_attribute("#verdict", "data-status") == "TOLERANCE"
     rows = page.eval_on_selector_all("tr[data-method]", "rows => rows.map(r => r.dataset.method)")
     assert rows[0] == "ens-accelerated"
-    assert {"fno", "paper", "newton", "gmres", "classical"} <= set(rows)
+    assert {"fno", "paper", "newton", "networkless", "classical"} <= set(rows)
     assert len(set(visit.pixels(1))) > 50
 
 
