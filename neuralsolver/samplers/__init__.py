@@ -1,0 +1,1 @@
+"""From a few sensors to fields: samplers of pairs (input, solution)."""
