@@ -167,9 +167,7 @@ def _check_values(positions: Array, values: Array) -> None:
             raise InvalidInput(f"sensor {i}", "a position in the unit square", f"({x:g}, {y:g})")
 
 
-def _distinct(
-    positions: Array, fields: Sequence[str], values: Array, noise: float
-) -> list[int]:
+def _distinct(positions: Array, fields: Sequence[str], values: Array, noise: float) -> list[int]:
     """The sensors without repetitions; two values at one place need noise to be possible."""
     if noise > 0:
         return list(range(len(values)))
@@ -222,4 +220,6 @@ def _read_arrays(path: Path, noise: float) -> Sensors:
         raise InvalidInput(str(path), f"arrays {', '.join(COLUMNS)}", f"no {missing[0]}")
     places = np.stack([columns["x"], columns["y"]], -1)
     field = columns["field"]
-    return Sensors(places, str(field) if field.ndim == 0 else field.tolist(), columns["value"], noise)
+    return Sensors(
+        places, str(field) if field.ndim == 0 else field.tolist(), columns["value"], noise
+    )

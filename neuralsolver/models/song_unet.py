@@ -94,8 +94,14 @@ class SongUNet(nn.Module):
         self.projection = Convolution(channels, out_channels * patch**2, 3, gain=1e-2)
 
     def forward(self, x: Tensor, noise: Tensor) -> Tensor:
-        if x.dim() != 4 or x.shape[1] != self.in_channels or any(s % self.divisor for s in x.shape[2:]):
-            expected = f"shape (batch, {self.in_channels}, n, n) with n a multiple of {self.divisor}"
+        if (
+            x.dim() != 4
+            or x.shape[1] != self.in_channels
+            or any(s % self.divisor for s in x.shape[2:])
+        ):
+            expected = (
+                f"shape (batch, {self.in_channels}, n, n) with n a multiple of {self.divisor}"
+            )
             raise InvalidInput("input", expected, tuple(x.shape))
         embedded = self.embedding(noise)
         x = functional.pixel_unshuffle(torch.cat([x, places(x, "zeros")], 1), self.patch)

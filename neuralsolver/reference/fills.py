@@ -43,10 +43,13 @@ def thin_plate_spline(positions: Array, values: Array, resolution: int) -> Array
         np.add.at(placed, (whole[:, 0], whole[:, 1]), weights[:count])
         spectrum = scipy.fft.rfft2(placed) * _spectrum(resolution)
         bent: Array = scipy.fft.irfft2(spectrum, s=placed.shape)[:resolution, :resolution]
-        return plane + bent
+        bent += plane
+        return bent
     grid = np.stack(np.meshgrid(line, line, indexing="ij"), -1).reshape(-1, 1, 2)
     bent = _bending(((grid - positions[None]) ** 2).sum(-1)) @ weights[:count]
-    return plane + bent.reshape(resolution, resolution)
+    bent = bent.reshape(resolution, resolution)
+    bent += plane
+    return bent
 
 
 def nearest_value(positions: Array, values: Array, resolution: int) -> Array:
@@ -55,14 +58,12 @@ def nearest_value(positions: Array, values: Array, resolution: int) -> Array:
     return filled
 
 
-def nearest_sensor(
-    positions: Array, resolution: int
-) -> tuple[Array, npt.NDArray[np.int64]]:
+def nearest_sensor(positions: Array, resolution: int) -> tuple[Array, npt.NDArray[np.int64]]:
     """The distance to the nearest sensor and its number, each (n, n)."""
     line = np.linspace(0.0, 1.0, resolution)
     grid = np.stack(np.meshgrid(line, line, indexing="ij"), -1)
     distance, number = cKDTree(positions).query(grid)
-    return distance, number
+    return np.asarray(distance), np.asarray(number)
 
 
 def _bending(squared: Array) -> Array:

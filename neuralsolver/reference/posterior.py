@@ -25,7 +25,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from neuralsolver.errors import InvalidInput
 from neuralsolver.reference.elliptic import solve_shifted_laplacian
 from neuralsolver.reference.random_fields import COSINE_MODES, _cosine_amplitude
 
@@ -106,9 +105,7 @@ class GaussianPosterior:
         field = self.prior.field(coefficients.reshape(self.prior.deviation.shape))
         return field, self.solution(field[None])[0]
 
-    def samples(
-        self, values: Array, count: int, rng: np.random.Generator
-    ) -> tuple[Array, Array]:
+    def samples(self, values: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Exact samples of f and u, each (count, n, n)."""
         shape = self.prior.deviation.shape
         drawn = rng.standard_normal((count, shape[0] * shape[1]))
@@ -124,7 +121,10 @@ class GaussianPosterior:
         shape = self.prior.deviation.shape
         covered = self.prior.field(self._forms.reshape(count, *shape))
         parts = []
-        for rows, prior in ((covered, self._prior_variance), (self.solution(covered), self._driven)):
+        for rows, prior in (
+            (covered, self._prior_variance),
+            (self.solution(covered), self._driven),
+        ):
             white = solve_triangular(
                 self._factor[0], self._unit[:, None] * rows.reshape(count, -1), lower=True
             )
@@ -159,11 +159,9 @@ class GaussianPosterior:
     def _unit(self) -> Array:
         """What brings each sensor to unit variance."""
         variance = np.einsum("ij,ij->i", self._forms, self._forms) + self.noise**2
-        if not (variance > 0).all():
-            place = self.positions[int(np.argmin(variance))]
-            raise InvalidInput("sensors", "places where the field is not known anyway", place)
-        unit: Array = 1.0 / np.sqrt(variance)
-        return unit
+        # a sensor of the solution on a wall sees the zero that is known anyway
+        blind = variance == 0
+        return np.where(blind, 0.0, 1.0 / np.sqrt(np.where(blind, 1.0, variance)))
 
     @cached_property
     def _factor(self) -> tuple[Array, bool]:

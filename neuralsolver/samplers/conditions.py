@@ -12,7 +12,7 @@ Inputs are meant as the equation's networks see them (log₂(a/6) of a permeabil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
 
@@ -115,7 +115,7 @@ class Conditions:
         """A part of the batch."""
         return self._each(lambda t: t[index])
 
-    def _each(self, change) -> Conditions:  # type: ignore[no-untyped-def]
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Conditions:
         names = ("fill", "filled_solution", "mask", "distance", "counts", "scale")
         return replace(self, **{name: change(getattr(self, name)) for name in names})
 

@@ -25,5 +25,5 @@ class Denoiser(nn.Module):
         skip, out, scale, noise = precondition(level)
         read = torch.cat([scale * x, told.channels()], 1)
         parameter = next(self.network.parameters())
-        answer = self.network(read.to(parameter), noise.flatten().to(parameter))
+        answer: Tensor = self.network(read.to(parameter), noise.flatten().to(parameter))
         return skip * x + out * answer.to(x)

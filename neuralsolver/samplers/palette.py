@@ -15,7 +15,7 @@ from neuralsolver.equations.sensors import Observed
 from neuralsolver.errors import InvalidInput
 from neuralsolver.samplers.conditions import Conditions, conditions, decode_inputs
 from neuralsolver.samplers.denoiser import Denoiser
-from neuralsolver.samplers.edm import Schedule, heun_steps, initial_noise
+from neuralsolver.samplers.edm import Denoise, Schedule, heun_steps, initial_noise
 from neuralsolver.samplers.exact import input_sensors
 from neuralsolver.samplers.samples import Drawn, Sampler, Told
 
@@ -56,12 +56,14 @@ class Palette(Sampler):
         encoded, u = known.decode(torch.cat(states))
         inputs = decode_inputs(first.equation, encoded, True)
         inputs, u = self._finish(observed, inputs, u)
-        return [
-            (inputs[i : i + count], u[i : i + count], {}) for i in range(0, len(inputs), count)
-        ]
+        return [(inputs[i : i + count], u[i : i + count], {}) for i in range(0, len(inputs), count)]
 
-    def _denoise(self, known: Conditions):  # type: ignore[no-untyped-def]
-        return lambda x, sigma: self.denoiser(x, sigma, known)
+    def _denoise(self, known: Conditions) -> Denoise:
+        def denoise(x: Tensor, sigma: Tensor) -> Tensor:
+            estimate: Tensor = self.denoiser(x, sigma, known)
+            return estimate
+
+        return denoise
 
     def _finish(
         self, observed: Sequence[Observed], inputs: Tensor, u: Tensor

@@ -95,8 +95,8 @@ class Samples:
             lines.append(f"spread of the solution {spread:.1%} of its size")
         return "\n".join(lines)
 
-    def plot(self, path: str | None = None, truth: Problem | None = None) -> Figure:
-        """Sensors, mean, deviation and three samples; with the true input also what was missed."""
+    def plot(self, path: str | None = None, truth: tuple[Tensor, Tensor] | None = None) -> Figure:
+        """Sensors, mean, deviation and three samples; with the true pair also what was missed."""
         from neuralsolver.samplers.picture import plot_samples
 
         return plot_samples(self, path, truth)

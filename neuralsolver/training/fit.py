@@ -150,7 +150,7 @@ class _Run:
         losses = []
         with self._precision():
             for loss in self.objective(self.solver, batch):
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 losses.append(float(loss.detach()))
             self._update()
         self.record.losses = losses
@@ -202,7 +202,7 @@ class _Run:
         """Relative error after 0, 1, … K corrections on held-out samples, to the log."""
         if self.world.rank:
             return
-        if validation is not None:
+        if validation is not None and isinstance(self.solver, NeuralSolver):
             with self._averaged():
                 self.record.validation = error_history(
                     self.solver, validation, max(self.plan.unroll, VALIDATION_STEPS)

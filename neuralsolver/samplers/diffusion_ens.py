@@ -1,0 +1,134 @@
+"""Diffusion ENS: a denoiser that sees the residual of another one (the paper's extension).
+
+A frozen denoiser estimates the clean pair, (f̂, û) = D_base(x; σ, y). Its residual F(û; f̂) and the
+estimate itself are read, beside noisy pair and sensors, by a second network that corrects it,
+
+    D_ENS(x; σ, y) = D_base + c_out N(c_in x, y, D_base, r̃, e; c_noise)
+
+and takes its place in every step of the sampler. The paper feeds the residual as it is. Here it is
+scaled, as in our contractive solver, in two ways: r̃ = r / rms r shows its shape however small it
+is; e = J_diag⁻¹ r / c_out, the change of û that one Jacobi sweep proposes, has the units of the
+answer of N, which learns to take the part of it that is right. N starts as a copy of the base
+network with a last layer of zeros: D_ENS begins as D_base.
+
+What may be done to a sample afterwards, with its input f as it is:
+
+    gauss-newton     one least-norm step u ← u − Jᵀ(JJᵀ + ε)⁻¹ F(u; f), ε = 1e-6 (the paper's +GN)
+    ens              the shipped contractive solver on all samples in one batch: residual 1e-10
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from neuralsolver.equations import Problem
+from neuralsolver.equations.jacobian import jacobian_diagonal
+from neuralsolver.equations.sensors import Observed
+from neuralsolver.errors import InvalidInput
+from neuralsolver.samplers.conditions import Conditions, decode_inputs
+from neuralsolver.samplers.denoiser import PALETTE_CHANNELS, Denoiser
+from neuralsolver.samplers.edm import SIGMA_DATA, Schedule, precondition
+from neuralsolver.samplers.palette import Palette
+from neuralsolver.samplers.projection import least_norm_step
+from neuralsolver.solvers.solution import residual_norm
+
+ERROR_CHANNELS = PALETTE_CHANNELS + 4
+LARGEST_SIGNAL = 5.0
+"""Early estimates are far from any solution; what their residual proposes is cut off here."""
+SOLVED = 1e-10
+
+
+class ErrorConditionedDenoiser(nn.Module):
+    """D_ENS over a frozen base, which is stored under `base_name` in a folder beside it."""
+
+    def __init__(self, base: Denoiser, network: nn.Module, base_name: str = "") -> None:
+        super().__init__()
+        self.base_name = base_name
+        self.base = base.requires_grad_(False)
+        self.network = network
+        self.sizes = base.sizes
+
+    def forward(self, x: Tensor, sigma: Tensor, told: Conditions) -> Tensor:
+        """The corrected mean of x before noise of size σ was added, in the type of x."""
+        with torch.no_grad():
+            estimate = self.base(x, sigma, told)
+            level = sigma.to(x).expand(x.shape[0]).view(-1, 1, 1, 1)
+            _, out, scale, noise = precondition(level)
+            shape, proposed = error_signal(estimate, told)
+            proposed = (proposed / out).clamp(-LARGEST_SIGNAL, LARGEST_SIGNAL)
+            parts = [scale * x, told.channels(), 2 * estimate, shape, proposed]
+        parameter = next(self.network.parameters())
+        answer: Tensor = self.network(
+            torch.cat(parts, 1).to(parameter), noise.flatten().to(parameter)
+        )
+        return estimate + out * answer.to(x)
+
+
+def error_signal(estimate: Tensor, told: Conditions) -> tuple[Tensor, Tensor]:
+    """The residual of an estimate over its RMS, and the change of û it proposes in units of x."""
+    encoded, u = told.decode(estimate)
+    inputs = decode_inputs(told.equation, encoded, False)
+    problem = Problem(told.equation, inputs)
+    residual = problem.residual(u)
+    size = residual_norm(residual).view(-1, 1, 1, 1).clamp_min(torch.finfo(u.dtype).tiny)
+    proposed = residual / jacobian_diagonal(problem, u)
+    return residual / size, SIGMA_DATA * proposed / told.scale[:, 1:]
+
+
+def widen(network: Any, wider: Any) -> None:
+    """Copy a trained network into one that reads more channels, which it ignores at first, and
+    whose last layer is zero."""
+    state, target = network.state_dict(), wider.state_dict()
+    patches = network.patch**2
+    old, new = network.in_channels * patches, wider.in_channels * patches
+    name = "lifting.convolution.weight"
+    weight = torch.zeros_like(target[name])
+    weight[:, :old] = state[name][:, :old]
+    weight[:, new:] = state[name][:, old:]
+    state[name] = weight
+    for part in ("weight", "bias"):
+        state[f"projection.convolution.{part}"] = torch.zeros_like(
+            state[f"projection.convolution.{part}"]
+        )
+    wider.load_state_dict(state)
+
+
+Finish = Callable[[Problem, Tensor], Tensor]
+
+
+class DiffusionENS(Palette):
+    """The sampler; `finish` is "" or "gauss-newton", or "ens" with a solver."""
+
+    def __init__(
+        self,
+        denoiser: ErrorConditionedDenoiser,
+        schedule: Schedule | None = None,
+        *,
+        finish: str = "",
+        solver: Any = None,
+    ) -> None:
+        if finish not in ("", "gauss-newton", "ens"):
+            raise InvalidInput("finish", "gauss-newton or ens", finish)
+        if (finish == "ens") != (solver is not None):
+            raise InvalidInput("solver", "one for the finish ens, and only for it", solver)
+        self.denoiser = denoiser  # type: ignore[assignment]
+        self.schedule = schedule or Schedule()
+        self.finish, self.solver = finish, solver
+        self.name = {"": "diffusion-ens", "gauss-newton": "diffusion-ens+gn"}.get(
+            finish, "diffusion-ens+ens"
+        )
+
+    def _finish(
+        self, observed: Sequence[Observed], inputs: Tensor, u: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        problem = observed[0].complete(inputs)
+        if self.finish == "gauss-newton":
+            return inputs, least_norm_step(problem, u)
+        if self.finish == "ens":
+            solution = self.solver.solve(problem, u0=u, tolerance=SOLVED)
+            return inputs, solution.tensor
+        return inputs, u
