@@ -72,8 +72,7 @@ def solve(
     usual = REFERENCE_RESOLUTION if solver is None else solver.resolution
     problem = _problem(equation, input_file, resolution, usual, seed)
     if solver is not None:
-        polish = not equation.periodic
-        solution = solver.solve(problem, steps=steps, tolerance=tolerance, polish=polish)
+        solution = solver.solve(problem, steps=steps, tolerance=tolerance, polish=True)
     elif steps is None:
         solution = ReferenceSolver(tolerance).solve(problem)
     else:
@@ -202,20 +201,17 @@ def _text(solution: Solution, solver: TrainedSolver | None) -> str:
     lines = [solution.summary()]
     if solver is None:
         line = f"by the reference solver of {solution.problem.equation.name}"
-        if solution.problem.equation.periodic:
+        if solution.problem.equation.has_floor:
             line += "; its residual is the floor that a true flow leaves (docs/flows.md)"
         lines.append(line)
     elif solution.problem.resolution != solver.resolution:
         grid = f"note: trained on {solver.resolution} points, "
-        flow = solution.problem.equation.periodic
+        flow = solution.problem.equation.frames
         lines.append(grid + ("where the flow was solved" if flow else "so steps are V-cycles"))
     if "classical_iterations" in solution.notes:
         used = solution.notes["classical_iterations"]
-        needed = solution.notes["classical_iterations_from_zero"]
-        lines.append(
-            f"finished classically: {sum(used)} Krylov iterations from the neural iterate, "
-            f"{sum(needed)} from zero"
-        )
+        word = "finished" if solution.good else "carried on"
+        lines.append(f"{word} classically: {sum(used.values())} Krylov iterations")
     return "\n".join(lines)
 
 

@@ -228,7 +228,9 @@ def _attributes(spec: DatasetSpec) -> dict[str, Any]:
     described["format"] = FORMAT
     described["fingerprint"] = spec.fingerprint
     described["units"] = "dimensionless; lengths in sides of the unit square"
-    points = "r = i/n, periodic" if spec.equation.periodic else "r = i/(n-1), walls included"
+    points = (
+        "r = i/n, periodic" if spec.equation.boundary == "torus" else "r = i/(n-1), walls included"
+    )
     described["grid"] = points
     times = getattr(spec.equation, "frame_times", None)
     if times is not None:

@@ -15,7 +15,7 @@ where you have one:
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
 
@@ -23,13 +23,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy import fft
-from scipy.sparse.linalg import spsolve
+from torch import Tensor
 
 from neuralsolver import reference
 from neuralsolver.equations import Darcy, Equation, Helmholtz, NavierStokes, Poisson, Problem
 from neuralsolver.equations.base import Array
 from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.errors import InvalidInput
+from neuralsolver.reference.newton import Point, Solve, Vector, factorised, newton
 
 FLOW_RESOLUTION = 64
 """A flow is never integrated on a coarser grid than this: its spectrum is cut afterwards, so that
@@ -52,11 +53,12 @@ class Truth:
 @singledispatch
 def truth(equation: Equation, drawn: Array) -> Truth:
     """The solutions for the drawn fields (B, C, n, n); by default damped Newton from zero."""
-    if equation.periodic or len(equation.solution_shape(drawn.shape[-1])) != 3:
+    if equation.boundary != "walls" or equation.frames or len(equation.unknowns) > 1:
         expected = "an equation with a solver registered in neuralsolver.data.truth"
         raise InvalidInput("equation", expected, equation.name)
     # one sample at a time, so that no sample depends on its neighbours
-    answers = [_newton(Problem(equation, torch.from_numpy(field[None]))) for field in drawn]
+    steps = _factors(equation)
+    answers = [_newton(Problem(equation, torch.from_numpy(field[None])), steps) for field in drawn]
     solution = np.concatenate([u for u, _ in answers])
     return Truth(drawn, solution, np.array([solved for _, solved in answers]))
 
@@ -109,32 +111,42 @@ def _all_solved(drawn: Array, solution: Array) -> Truth:
     return Truth(drawn, solution[:, None], np.ones(len(drawn), dtype=bool))
 
 
-def _newton(problem: Problem) -> tuple[Array, bool]:
+def _newton(problem: Problem, steps: Callable[[Problem, Tensor], Solve]) -> tuple[Array, bool]:
     """u with F(u) = 0 to round-off from the zero guess, and whether it was reached."""
-    u = problem.zeros()
-    residual = problem.residual(u)
-    size = start = float(residual.norm())
-    for _ in range(NEWTON_STEPS):
-        if size == 0.0:
-            break
-        matrix = sparse_jacobian(problem, u)[0].tocsc()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a singular matrix shows as a step that is not finite
-            step = spsolve(matrix, residual[0, 0, 1:-1, 1:-1].reshape(-1).numpy())
-        direction = torch.zeros_like(u)
-        direction[0, 0, 1:-1, 1:-1] = torch.from_numpy(step).reshape(
-            residual[0, 0, 1:-1, 1:-1].shape
-        )
-        for halvings in range(8):
-            trial = u - 0.5**halvings * direction
-            trial_residual = problem.residual(trial)
-            trial_size = float(trial_residual.norm())
-            if trial_size < size:
-                break
-        else:
-            break
-        u, residual, size = trial, trial_residual, trial_size
-    return u.numpy(), size <= NEWTON_TOLERANCE * start
+    grid, zero = problem.grid, problem.zeros()
+
+    def field(x: Vector) -> Tensor:
+        return problem.impose(grid.unflatten(torch.from_numpy(x)[None], zero))
+
+    def function(x: Vector) -> Vector:
+        return np.asarray(grid.flatten(problem.residual(field(x)))[0].numpy())
+
+    def step(point: Point) -> tuple[Vector, int]:
+        return steps(problem, field(point.x))(-point.residual), 0
+
+    first, *others = newton(
+        function, step, grid.flatten(zero)[0].numpy(), target=0.0, steps=NEWTON_STEPS
+    )
+    last = others[-1] if others else first
+    return field(last.x).numpy(), bool(last.norm <= NEWTON_TOLERANCE * first.norm)
+
+
+def _factors(equation: Equation) -> Callable[[Problem, Tensor], Solve]:
+    """J(u) → J⁻¹, which is one and the same for all samples where J depends on nothing."""
+
+    def fresh(problem: Problem, u: Tensor) -> Solve:
+        return factorised(sparse_jacobian(problem, u)[0])
+
+    if not equation.linear or equation.jacobian_reads:
+        return fresh
+    kept: dict[int, Solve] = {}
+
+    def once(problem: Problem, u: Tensor) -> Solve:
+        if problem.resolution not in kept:
+            kept[problem.resolution] = fresh(problem, u)
+        return kept[problem.resolution]
+
+    return once
 
 
 def working_resolution(equation: Equation, resolution: int) -> int:

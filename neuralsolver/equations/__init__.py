@@ -1,17 +1,21 @@
 """What is to be solved. Torch; knows no scheme for solving it and no network."""
 
-from neuralsolver.equations.base import Equation, Problem, generator
+from neuralsolver.equations.base import Equation, generator
 from neuralsolver.equations.darcy import Darcy
+from neuralsolver.equations.grid import Grid
 from neuralsolver.equations.helmholtz import Helmholtz
 from neuralsolver.equations.navier_stokes import NavierStokes
 from neuralsolver.equations.poisson import Poisson
+from neuralsolver.equations.problem import Known, Problem
 from neuralsolver.equations.registry import EQUATIONS, equation_named, register
 
 __all__ = [
     "EQUATIONS",
     "Darcy",
     "Equation",
+    "Grid",
     "Helmholtz",
+    "Known",
     "NavierStokes",
     "Poisson",
     "Problem",

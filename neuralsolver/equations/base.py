@@ -1,14 +1,14 @@
 """What is to be solved: F(u; f) = 0 on the unit square.
 
-Shapes, stated once (B samples, n × n grid points, T frames):
+Shapes, stated once (B samples, n × n grid points, T frames, U unknown fields):
 
     inputs f      (B, C, n, n)        source, permeability or initial vorticity
-    solution u    (B, 1, n, n)        static equations
-                  (B, 1, T, n, n)     flows; frame 0 is the known initial state
-    residual F    the shape of u      zero where u is imposed or no stencil fits
+    solution u    (B, U, n, n)        equations without frames
+                  (B, U, T, n, n)     trajectories; frame 0 is the known initial state
+    residual F    the shape of u      zero where u is known or no stencil fits
 
-Arrays are indexed [r₁, r₂]. Between walls the grid includes them, rᵢ = i/(n−1); on the torus the
-right end is the left one, rᵢ = i/n.
+Arrays are indexed [r₁, r₂]; `grid` says where these points are. What kind of equation it is, the
+equation declares (boundary, frames, precision, has_floor); nobody else asks.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +23,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from neuralsolver.equations.grid import Grid
 from neuralsolver.errors import InvalidInput
 
 Array = npt.NDArray[np.float64]
@@ -37,7 +36,13 @@ class Equation(ABC):
     """
 
     input_names: ClassVar[tuple[str, ...]] = ("source",)
-    periodic: ClassVar[bool] = False
+    unknowns: ClassVar[tuple[str, ...]] = ("solution",)
+    boundary: ClassVar[str] = "walls"
+    """The ends of every axis: "walls", where u is known, or "torus"."""
+    precision: ClassVar[torch.dtype] = torch.float64
+    """What it is solved in: float64, unless errors stay far above what float32 resolves."""
+    has_floor: ClassVar[bool] = False
+    """Whether a true solution leaves a residual, so that no tolerance suggests itself."""
     dependent: ClassVar[tuple[str, ...]] = ()
     """Constants that follow from the others unless they are given; zero asks for that."""
     numerics: ClassVar[tuple[str, ...]] = ()
@@ -48,6 +53,11 @@ class Equation(ABC):
     def stencil_reach(self) -> int:
         """How many points away a residual value still looks, in each direction."""
         return 1
+
+    @property
+    def frames(self) -> int:
+        """The number of frames after the initial one; zero where nothing moves."""
+        return 0
 
     @property
     def name(self) -> str:
@@ -73,8 +83,8 @@ class Equation(ABC):
         """One random input (C, n, n); the same generator state gives the same function at any n."""
 
     def impose(self, u: Tensor, inputs: Tensor) -> Tensor:
-        """u with the values that are known beforehand: zero on the walls."""
-        return zero_ring(u)
+        """u with the values that are known beforehand: zero on the walls, if there are any."""
+        return self.grid(u.shape[-1]).zero_walls(u)
 
     def first_guess(self, inputs: Tensor) -> Tensor:
         """The field one begins with, zero by default; its residual is the unit of all others."""
@@ -91,7 +101,13 @@ class Equation(ABC):
 
     def solution_shape(self, resolution: int) -> tuple[int, ...]:
         """Shape of one solution, without the batch axis."""
-        return (1, resolution, resolution)
+        moving = (self.frames + 1,) if self.frames else ()
+        return (len(self.unknowns), *moving, resolution, resolution)
+
+    def grid(self, resolution: int) -> Grid:
+        """The points of the unit square, `resolution` along each axis."""
+        make = Grid.torus if self.boundary == "torus" else Grid.between_walls
+        return make(resolution, resolution)
 
     def smallest_singular_value(self, inputs: Tensor) -> Tensor | None:
         """A proven lower bound on the singular values of ∂F/∂u for each sample, where one is known.
@@ -123,7 +139,7 @@ def check_resolution(equation: Equation, resolution: int) -> None:
     """Raise InvalidInput when the grid is too small (or odd, on the torus) for the equation."""
     if resolution < equation.minimum_resolution:
         raise InvalidInput("resolution", f"at least {equation.minimum_resolution}", resolution)
-    if equation.periodic and resolution % 2:
+    if equation.boundary == "torus" and resolution % 2:
         raise InvalidInput("resolution", "an even number on the torus", resolution)
 
 
@@ -139,107 +155,6 @@ def check_finite(name: str, value: float) -> None:
         raise InvalidInput(name, "a finite number", value)
 
 
-def zero_ring(u: Tensor) -> Tensor:
-    """u with its outermost grid points set to zero."""
-    return torch.nn.functional.pad(u[..., 1:-1, 1:-1], (1, 1, 1, 1))
-
-
 def generator(seed: int, *key: int) -> np.random.Generator:
     """The random generator that belongs to (seed, key) and to nothing else."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """An equation with its inputs, which may be numpy or torch, one field (n, n) or a batch."""
-
-    equation: Equation
-    inputs: Tensor
-
-    def __init__(self, equation: Equation, inputs: Tensor | npt.ArrayLike) -> None:
-        as_numpy = not isinstance(inputs, Tensor)
-        tensor = inputs if isinstance(inputs, Tensor) else _tensor_of(equation, inputs)
-        dimensions = tensor.dim()
-        if dimensions < 2 or tensor.shape[-1] != tensor.shape[-2]:
-            names = " and ".join(equation.input_names)
-            raise InvalidInput(
-                names, "a square field (n, n) or a batch of them", tuple(tensor.shape)
-            )
-        if dimensions == 2:
-            tensor = tensor[None, None]
-        elif dimensions == 3:
-            tensor = tensor[None] if len(equation.input_names) > 1 else tensor[:, None]
-        equation.check_inputs(tensor)
-        object.__setattr__(self, "equation", equation)
-        object.__setattr__(self, "inputs", tensor)
-        object.__setattr__(self, "_given", (as_numpy, dimensions))
-
-    @classmethod
-    def random(
-        cls, equation: Equation, resolution: int, count: int = 1, seed: int = 0, key: int = 0
-    ) -> Problem:
-        """`count` random instances in float64; sample i depends on (seed, key, i) only."""
-        check_resolution(equation, resolution)
-        fields = [equation.sample(generator(seed, key, i), resolution) for i in range(count)]
-        return cls(equation, torch.from_numpy(np.stack(fields)))
-
-    @property
-    def resolution(self) -> int:
-        return self.inputs.shape[-1]
-
-    @property
-    def batch(self) -> int:
-        return self.inputs.shape[0]
-
-    def residual(self, u: Tensor) -> Tensor:
-        """F(u; f)."""
-        return self.equation.residual(u, self.inputs)
-
-    def impose(self, u: Tensor) -> Tensor:
-        """u with its known values."""
-        return self.equation.impose(u, self.inputs)
-
-    def zeros(self) -> Tensor:
-        """The zero guess, with the known values imposed."""
-        shape = (self.batch, *self.equation.solution_shape(self.resolution))
-        return self.impose(self.inputs.new_zeros(shape))
-
-    def first_guess(self) -> Tensor:
-        """The field one begins with."""
-        return self.equation.first_guess(self.inputs)
-
-    def weigh(self, residual: Tensor) -> Tensor:
-        """A residual as it is measured: L⁻¹r in the units of the error where L⁻¹ is known, or r."""
-        integrated = self.equation.invert_linear_part(residual)
-        return residual if integrated is None else integrated
-
-    def select(self, index: Tensor | Sequence[int] | slice) -> Problem:
-        """The sub-batch at `index`."""
-        return Problem(self.equation, self.inputs[index])
-
-    def in_precision(self, dtype: torch.dtype) -> Problem:
-        """The same problem in another precision, to be restored as it was given."""
-        changed = Problem(self.equation, self.inputs.to(dtype))
-        object.__setattr__(changed, "_given", self._given)  # type: ignore[attr-defined]
-        return changed
-
-    def restore(self, u: Tensor) -> Any:
-        """u in the kind and layout in which the inputs were given."""
-        as_numpy, dimensions = self._given  # type: ignore[attr-defined]
-        if dimensions == 2:
-            u = u[0, 0]
-        elif dimensions == 3:
-            u = u[0] if len(self.equation.input_names) > 1 else u[:, 0]
-        return u.detach().cpu().numpy() if as_numpy else u
-
-
-def _tensor_of(equation: Equation, values: npt.ArrayLike) -> Tensor:
-    array = np.asarray(values)
-    names = " and ".join(equation.input_names)
-    if array.dtype.kind in "iub":
-        array = array.astype(np.float64)
-    if array.dtype.kind != "f":
-        raise InvalidInput(names, "real numbers", f"dtype {array.dtype}")
-    if array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float64)
-    return torch.from_numpy(np.ascontiguousarray(array))

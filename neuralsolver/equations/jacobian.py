@@ -14,7 +14,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from neuralsolver.equations.base import Problem
+from neuralsolver.equations.problem import Problem
 from neuralsolver.errors import InvalidInput
 
 Operator = Callable[[Tensor], Tensor]
@@ -51,22 +51,26 @@ def jacobian_diagonal(problem: Problem, u: Tensor) -> Tensor:
 
 
 def sparse_jacobian(problem: Problem, u: Tensor) -> list[sparse.csr_array]:
-    """J(u) for each sample, over the interior points in C order."""
-    equation = problem.equation
-    if equation.periodic or u.dim() != 4:
-        raise InvalidInput("equation", "a static equation between walls", equation.name)
-    n, reach = problem.resolution, equation.stencil_reach
-    period, inner = 2 * reach + 1, n - 2
+    """J(u) for each sample, over the points that are not on a wall, in C order.
+
+    A known point is an unknown with the equation δ = 0.
+    """
+    equation, grid = problem.equation, problem.grid
+    if any(grid.periodic) or equation.frames or len(equation.unknowns) > 1:
+        raise InvalidInput("equation", "one unknown between walls, without frames", equation.name)
+    reach, inner = equation.stencil_reach, problem.resolution - 2
+    period = 2 * reach + 1
     i, j = np.meshgrid(np.arange(inner), np.arange(inner), indexing="ij")
     rows: list[np.ndarray] = []
     columns: list[np.ndarray] = []
     values: list[np.ndarray] = []
     jacobian = linearisation(problem, u)
+    free = _free(problem, u)
     for p in range(period):
         for q in range(period):
             probe = torch.zeros_like(u)
-            probe[..., 1 + p : n - 1 : period, 1 + q : n - 1 : period] = 1.0
-            response = jacobian(probe)[:, 0, 1:-1, 1:-1]
+            grid.interior(probe)[..., p::period, q::period] = 1.0
+            response = grid.interior(jacobian(probe * free))[:, 0]
             # the one point of this colour within reach of (i, j)
             near_i = i - (i - p + reach) % period + reach
             near_j = j - (j - q + reach) % period + reach
@@ -77,6 +81,14 @@ def sparse_jacobian(problem: Problem, u: Tensor) -> list[sparse.csr_array]:
     row, column, value = np.concatenate(rows), np.concatenate(columns), np.concatenate(values, 1)
     size = (inner**2, inner**2)
     matrices = [sparse.csr_array((entries, (row, column)), shape=size) for entries in value]
-    for matrix in matrices:
+    for index, matrix in enumerate(matrices):
         matrix.eliminate_zeros()
+        if problem.known is not None:
+            held = 1.0 - grid.flatten(free[index : index + 1]).cpu().numpy()[0]
+            matrices[index] = sparse.csr_array(matrix + sparse.diags_array(held))
     return matrices
+
+
+def _free(problem: Problem, u: Tensor) -> Tensor:
+    """One where u is solved for, zero where it is known."""
+    return torch.ones_like(u) if problem.known is None else (~problem.known.mask).to(u)

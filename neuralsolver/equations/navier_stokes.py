@@ -35,6 +35,7 @@ from torch import Tensor
 
 from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
 from neuralsolver.equations.fourier import advection, laplacian, symbols, vorticity_derivatives
+from neuralsolver.equations.tables import Tables
 from neuralsolver.errors import InvalidInput
 from neuralsolver.reference.random_fields import periodic_field
 
@@ -63,7 +64,10 @@ class NavierStokes(Equation):
     dealiasing: str = "none"
 
     input_names: ClassVar[tuple[str, ...]] = ("initial vorticity",)
-    periodic: ClassVar[bool] = True
+    unknowns: ClassVar[tuple[str, ...]] = ("vorticity",)
+    boundary: ClassVar[str] = "torus"
+    precision: ClassVar[torch.dtype] = torch.float32
+    has_floor: ClassVar[bool] = True
     numerics: ClassVar[tuple[str, ...]] = ("time_order", "dealiasing")
     minimum_resolution: ClassVar[int] = 8
 
@@ -156,7 +160,7 @@ class NavierStokes(Equation):
         return field
 
     def first_guess(self, inputs: Tensor) -> Tensor:
-        """The flow that stands still: nearer than zero, and without its jump after frame 0."""
+        """The initial frame, repeated: nearer than zero, and without its jump after frame 0."""
         return inputs[:, :, None].repeat(1, 1, self.frames + 1, 1, 1)
 
     def invert_linear_part(self, residual: Tensor) -> Tensor:
@@ -166,17 +170,16 @@ class NavierStokes(Equation):
         unknown frames, so this is the least-squares answer, mode by mode.
         """
         n, frames = residual.shape[-1], residual.shape[-3]
-        table = _inverses(n, frames, self.frame_spacing, self.viscosity, self.time_order)
+        constants = (n, frames, self.frame_spacing, self.viscosity, self.time_order)
+        key = (*constants, residual.dtype, residual.device)
+        table = _TABLES.get(key, lambda: _inverses(*constants).to(residual))
         spectrum = torch.fft.rfft2(residual)
         modes = spectrum.flatten(0, 1).permute(2, 3, 1, 0).flatten(0, 1)
-        answer = table.to(residual) @ torch.cat([modes.real, modes.imag], -1)
+        answer = table @ torch.cat([modes.real, modes.imag], -1)
         real, imaginary = answer.chunk(2, -1)
         found = torch.complex(real, imaginary).view(n, n // 2 + 1, frames, -1).permute(3, 2, 0, 1)
         change: Tensor = torch.fft.irfft2(found.reshape(spectrum.shape), s=(n, n))
         return change
-
-    def solution_shape(self, resolution: int) -> tuple[int, ...]:
-        return (1, self.frames + 1, resolution, resolution)
 
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
         return periodic_field(rng, resolution)[None]
@@ -187,7 +190,9 @@ def with_initial_frame(u: Tensor, inputs: Tensor) -> Tensor:
     return torch.cat([inputs[:, :, None], u[:, :, 1:]], dim=2)
 
 
-@functools.lru_cache(maxsize=8)
+_TABLES = Tables(limit=400_000_000)
+
+
 def _inverses(n: int, frames: int, spacing: float, viscosity: float, order: int) -> Tensor:
     """(∂ₜ + ν4π²|k|²)⁺ from all frames to all frames, for each mode of an n × n grid."""
     unit = torch.eye(frames, dtype=torch.float64)

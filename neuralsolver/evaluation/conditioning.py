@@ -95,7 +95,7 @@ class _Jacobian:
         with torch.enable_grad():
             self._residual = problem.residual(self._point)
         # between walls the diagonal is cheap to probe and undoes a contrast of coefficients
-        walls = not problem.equation.periodic and u.dim() == 4
+        walls = problem.equation.boundary == "walls" and not problem.equation.frames
         diagonal = jacobian_diagonal(problem, u) if walls else torch.ones_like(u)
         self.diagonal = diagonal.abs().numpy().reshape(-1)[self.free]
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from neuralsolver.equations import Problem
 from neuralsolver.evaluation.metrics import four_digits, relative_error, residual_mse
 from neuralsolver.solvers import Observation
+from neuralsolver.solvers.history import History
 from neuralsolver.solvers.iterate import Solver
 
 BATCH = 32
@@ -58,7 +59,7 @@ def measure(solver: Solver, subject: Subject, *, batch: int = BATCH) -> dict[str
     per_sample = 0.0
     for start in range(0, count, batch):
         part = subject.select(slice(start, start + batch))
-        history = History(part)
+        history = history_of(part)
         begin = time.process_time()
         solution = solver.solve(part.problem, observe=history)
         per_sample = (time.process_time() - begin) / part.problem.batch
@@ -81,36 +82,23 @@ def measure(solver: Solver, subject: Subject, *, batch: int = BATCH) -> dict[str
     }
 
 
-class History:
-    """Error, residual and correction of every sample after every step, as an observer.
+def history_of(subject: Subject) -> History:
+    """Error, residual and correction of every sample after every step, as an observer."""
 
-    `steps` maps the number of a step to a table (3, B), NaN for samples that were not seen there:
-    some solvers run all samples side by side, others one after another.
-    """
+    def residual(seen: Observation) -> Tensor:
+        return residual_mse(subject.true_problem.select(seen.samples), seen.u)
 
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
-        self.steps: dict[int, Tensor] = {}
+    def correction(seen: Observation) -> Tensor | None:
+        if seen.correction is None:
+            return None
+        return seen.correction.flatten(1).double().square().mean(1).sqrt()
 
-    def __call__(self, seen: Observation) -> None:
-        at = seen.samples
-        empty = torch.full((3, self.subject.problem.batch), math.nan, dtype=torch.float64)
-        table = self.steps.setdefault(seen.step, empty)
-        table[0, at] = relative_error(seen.u, self.subject.exact[at])
-        table[1, at] = residual_mse(self.subject.true_problem.select(at), seen.u)
-        if seen.correction is not None:
-            table[2, at] = seen.correction.flatten(1).double().square().mean(1).sqrt()
-
-    def table(self, steps: list[int]) -> Tensor:
-        """The values (steps, 3, B); what has stopped keeps its last ones."""
-        count = self.subject.problem.batch
-        filled = torch.full((3, count), math.nan, dtype=torch.float64)
-        rows = []
-        for step in steps:
-            now = self.steps.get(step, filled)
-            filled = torch.where(now.isnan(), filled, now)
-            rows.append(filled)
-        return torch.stack(rows)
+    return History(
+        subject.problem.batch,
+        error=lambda seen: relative_error(seen.u, subject.exact[seen.samples]),
+        residual=residual,
+        correction=correction,
+    )
 
 
 def joined(histories: list[History]) -> dict[str, Any] | None:

@@ -11,13 +11,9 @@ import math
 from torch import Tensor
 
 from neuralsolver.equations import Problem
+from neuralsolver.solvers.history import relative_error
 
-
-def relative_error(u: Tensor, exact: Tensor) -> Tensor:
-    """Relative L2 error of each sample, in float64."""
-    difference = (u.double() - exact.double()).flatten(1)
-    relative: Tensor = difference.norm(dim=1) / exact.double().flatten(1).norm(dim=1)
-    return relative
+__all__ = ["four_digits", "relative_error", "residual_mse"]
 
 
 def residual_mse(problem: Problem, u: Tensor) -> Tensor:

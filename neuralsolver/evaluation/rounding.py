@@ -69,7 +69,8 @@ def rounding_experiment(problem: Problem, u_star: Tensor, perturbation: float) -
     rows = []
     for i, sparse in enumerate(sparse_jacobian(problem, u_star)):
         v, w = (
-            x[i, 0, 1:-1, 1:-1].reshape(-1).numpy() for x in (extremes.weakest, extremes.response)
+            problem.grid.flatten(x[i : i + 1])[0].numpy()
+            for x in (extremes.weakest, extremes.response)
         )
         rows.append(_corrections(sparse.toarray(), v, w, float(extremes.largest[i]), perturbation))
     newton, gauss_newton, newton_single, gauss_newton_single = torch.tensor(rows).double().T

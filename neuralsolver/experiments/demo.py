@@ -130,7 +130,7 @@ class _Measure:
         return self._size(u.double()) / self.scale
 
     def _size(self, u: torch.Tensor) -> float:
-        return float(self.problem.weigh(self.problem.residual(u)).norm())
+        return float(self.problem.measure(self.problem.residual(u)).norm())
 
     def row(self, method: str, solution: Solution) -> Row:
         return Row(

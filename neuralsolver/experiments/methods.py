@@ -10,7 +10,6 @@ What a method is called and how it is drawn is a matter of the report.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,8 +22,7 @@ from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.experiments.paper import COARSE_GRIDS, Regime
 from neuralsolver.experiments.reference_solver import CoarseIntegrator, ReferenceSolver
-from neuralsolver.solvers import ResidualPlateau, Solution, TrainedSolver
-from neuralsolver.solvers.iterate import FixedSteps, Observer, Solver, StoppingRule, iterate
+from neuralsolver.solvers import FixedSteps, ResidualPlateau, Solver, TrainedSolver
 from neuralsolver.solvers.optimisation import (
     GaussNewton,
     GradientDescent,
@@ -34,6 +32,8 @@ from neuralsolver.solvers.optimisation import (
 )
 from neuralsolver.solvers.physics_informed import PINN, TestTimeOptimisation
 from neuralsolver.solvers.step_size import search_step_size, with_step_size
+from neuralsolver.solvers.stopping import StoppingRule
+from neuralsolver.solvers.wrappers import Answer, With
 
 TOLERANCE = 1e-10
 """Relative residual at which the contractive solver stops."""
@@ -72,112 +72,34 @@ class Method:
     samples: int | None = None
 
 
-@dataclass(frozen=True)
-class Applied:
-    """Networks applied to whatever grid they are given, until a rule stops them."""
-
-    solver: TrainedSolver
-    stop: StoppingRule
-
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
-        """Predict and correct."""
-        return self.solver.network.solve(problem, u0, observe, stop=self.stop)
-
-
-@dataclass(frozen=True)
-class Converged:
-    """A contractive solver run to a small residual, plain or accelerated."""
-
-    solver: TrainedSolver
-    accelerate: bool
-
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
-        """Correct until the residual is `TOLERANCE` times that of the zero field.
-
-        That of a flow has a floor; it is corrected for as long as its residual falls.
-        """
-        if problem.equation.periodic:
-            return self.solver.solve(problem, u0, observe, accelerate=self.accelerate)
-        return self.solver.solve(
-            problem, u0, observe, tolerance=TOLERANCE, accelerate=self.accelerate
-        )
-
-
-@dataclass(frozen=True)
-class Nested:
-    """Networks on the grid of their training, their answer carried to a finer one and corrected."""
-
-    solver: TrainedSolver
-    steps: int
-
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
-        """A number of corrections on either grid."""
-        return self.solver.solve(problem, u0, observe, steps=self.steps)
-
-
-@dataclass(frozen=True)
-class Answered:
-    """A solver without steps: a function from the problem to its answer."""
-
-    answer: Callable[[Problem], Tensor]
-
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
-        """The answer, and the time it took."""
-        begin = time.perf_counter()
-        u = self.answer(problem)
-        seconds = time.perf_counter() - begin
-        solution = iterate(lambda problem, u, residual: u, problem, u, FixedSteps(0), observe)
-        return replace(solution, seconds=seconds)
-
-
 Start = Callable[[Problem], Tensor]
 
 
-@dataclass(frozen=True)
-class Started:
-    """A solver that is given a start."""
-
-    solver: Solver
-    start: Start
-
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
-        """Solve from the start."""
-        return self.solver.solve(problem, self.start(problem) if u0 is None else u0, observe)
-
-
 def _operator(recipe: str, setting: Setting) -> Solver:
-    return Applied(setting.model(recipe), FixedSteps(0))
+    return With(setting.model(recipe).network, {"stop": FixedSteps(0)})
 
 
 def _unrolled(recipe: str, setting: Setting, stop: StoppingRule | None = None) -> Solver:
     solver = setting.model(recipe)
     regime = setting.regime
-    if regime.equation.periodic and regime.refinement > 1:
-        return Nested(solver, regime.corrections)
+    if regime.equation.boundary == "torus" and regime.refinement > 1:
+        return With(solver, {"steps": regime.corrections})
     if regime.refinement > 1:
         grid = solver.resolution * regime.refinement
         held_out = Problem.random(regime.equation, grid, HELD_OUT, setting.seed, key=HELD_OUT_KEY)
         smaller = with_step_size(solver.network, search_step_size(solver.network, held_out))
         solver = replace(solver, network=smaller)
-    return Applied(solver, stop or FixedSteps(regime.corrections))
+    return With(solver.network, {"stop": stop or FixedSteps(regime.corrections)})
 
 
 def _contractive(recipe: str, accelerate: bool, setting: Setting) -> Solver:
-    return Converged(setting.model(recipe), accelerate)
+    # the residual of a flow has a floor; it is corrected for as long as its residual falls
+    tolerance = None if setting.regime.equation.has_floor else TOLERANCE
+    return With(setting.model(recipe), {"tolerance": tolerance, "accelerate": accelerate})
 
 
 def _optimised(recipe: str, setting: Setting) -> Solver:
-    flow = FLOW_OPTIMISATION if setting.regime.equation.periodic else {}
+    flow = FLOW_OPTIMISATION if setting.regime.equation.frames else {}
     official = TestTimeOptimisation(setting.model(recipe).network, **flow)
     return replace(
         official,
@@ -222,12 +144,12 @@ STARTS: dict[str, Callable[[Setting], Start]] = {
 
 
 def _from(solver: Solver, start: str, setting: Setting) -> Solver:
-    return Started(solver, STARTS[start](setting))
+    return With(solver, start=STARTS[start](setting))
 
 
 def _truth(setting: Setting) -> Solver:
     known = dict(zip(map(_bytes, setting.problem.inputs), setting.exact, strict=True))
-    return Answered(lambda problem: torch.stack([known[_bytes(f)] for f in problem.inputs]))
+    return Answer(lambda problem: torch.stack([known[_bytes(f)] for f in problem.inputs]))
 
 
 def _bytes(field: Tensor) -> bytes:
@@ -240,8 +162,8 @@ PER_INSTANCE, PER_NETWORK = 8, 2
 
 BOUNDS = (
     Method("truth", _truth),
-    Method("zero", lambda setting: Answered(lambda problem: problem.zeros())),
-    Method("still", lambda setting: Answered(lambda problem: problem.first_guess())),
+    Method("zero", lambda setting: Answer(lambda problem: problem.zeros())),
+    Method("still", lambda setting: Answer(lambda problem: problem.first_guess())),
 )
 LEARNED = (
     *(Method(key, partial(_operator, key)) for key in ("fno", "pino", "operator", "operator-pino")),

@@ -262,7 +262,7 @@ def instances(
         rejected += int((~solved).sum())
         inputs, exact = inputs[solved], torch.from_numpy(found.solution)[solved]
     # flows are solved in single precision, which their errors never come near
-    given = inputs.float() if equation.periodic else inputs
+    given = inputs.to(equation.precision)
     return Subject(
         problem=Problem(regime.believed or equation, given),
         true_problem=Problem(equation, given),

@@ -77,13 +77,13 @@ TRANSFORMER = Backbone("hdit")
 
 def backbone_of(equation: Equation) -> Backbone:
     """The network of the paper for an equation."""
-    return TRANSFORMER if equation.periodic else CNN_FNO_CNN
+    return TRANSFORMER if equation.frames else CNN_FNO_CNN
 
 
 def _contractive(
     equation: Equation, scale: Scale, *, backbone: Backbone | None = None
 ) -> NeuralSolver:
-    if equation.periodic:
+    if equation.frames:
         return _contractive_flow(equation, scale, backbone or backbone_of(equation))
     reads = (*equation.jacobian_reads, "error")
     # nothing is known of the solution yet
@@ -128,7 +128,7 @@ def _paper(
     backbone = backbone or backbone_of(equation)
     network = {**backbone.arguments(equation, scale), **IDLE}
     # the forcing of a flow reaches the corrector through the residual, not by the place
-    corrector = {**network, "coordinates": False} if equation.periodic else network
+    corrector = {**network, "coordinates": False} if equation.frames else network
     return NeuralSolver(
         _network(backbone.model, equation, ("inputs",), network),
         _network(backbone.model, equation, reads, corrector),
@@ -146,7 +146,7 @@ def _matched(equation: Equation, scale: Scale, *, backbone: Backbone | None = No
 
 
 def _fno(equation: Equation, scale: Scale) -> NeuralSolver:
-    network = {**scale.network, **(scale.space_time if equation.periodic else scale.operator)}
+    network = {**scale.network, **(scale.space_time if equation.frames else scale.operator)}
     return NeuralSolver(_network("fno", equation, ("inputs",), network))
 
 
@@ -279,6 +279,6 @@ def _network(
         model,
         in_channels=sum(channels[name] for name in reads),
         out_channels=channels["solution"],
-        padding_mode="circular" if equation.periodic else "zeros",
+        padding_mode="circular" if equation.boundary == "torus" else "zeros",
         **arguments,
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -27,41 +27,40 @@ from neuralsolver.equations import NavierStokes, Problem
 from neuralsolver.equations.fourier import resample, vorticity_derivatives
 from neuralsolver.equations.navier_stokes import with_initial_frame
 from neuralsolver.errors import InvalidInput, ReferenceFailure
-from neuralsolver.solvers import ResidualBelow, Solution, Status, iterate
-from neuralsolver.solvers.iterate import FixedSteps, Observer
+from neuralsolver.solvers import ResidualBelow, Solution, Status
 from neuralsolver.solvers.trained import DEFAULT_TOLERANCE
+from neuralsolver.solvers.wrappers import Answer
 
 
-@dataclass(frozen=True)
-class ReferenceSolver:
+class ReferenceSolver(Answer):
     """The classical solver, without steps; `seconds` are those of its answer alone.
 
     Without a `tolerance` it is content with what it vouches for, a flow among them, whose residual
     is not zero.
     """
 
-    tolerance: float | None = None
+    def __init__(self, tolerance: float | None = None) -> None:
+        super().__init__(self.judged)
+        self.tolerance = tolerance
 
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
-        """The solution in float64; it needs no start."""
+    def judged(self, problem: Problem) -> Solution:
+        """The solution in float64."""
         problem = problem.in_precision(torch.float64)
         begin = time.perf_counter()
         answer = _answer(problem)
         u = torch.from_numpy(truncate_spectrum(answer.solution, problem.resolution))
-        if problem.equation.periodic:
+        if problem.equation.frames:
             u = with_initial_frame(u, problem.inputs)
         seconds = time.perf_counter() - begin
         tolerance = DEFAULT_TOLERANCE if self.tolerance is None else self.tolerance
         rule = ResidualBelow(tolerance, max_steps=0)
-        judged = iterate(lambda problem, u, residual: u, problem, u, rule, observe)
+        judged = Solution.of(problem, u, seconds=seconds, stop=rule, method="reference")
         status = tuple(
             # its own discretisation is solved, which is all that was asked for
             Status.FINISHED if self.tolerance is None and solved and not was.good else was
             for was, solved in zip(judged.status, answer.solved, strict=True)
         )
-        return replace(judged, status=status, seconds=seconds, notes={"method": "reference"})
+        return replace(judged, status=status)
 
 
 def _answer(problem: Problem) -> Truth:
@@ -78,23 +77,21 @@ COURANT = 0.8
 HALVINGS = 4
 
 
-@dataclass(frozen=True)
-class CoarseIntegrator:
+class CoarseIntegrator(Answer):
     """The reference integrator of flows on a grid of `points`, with the longest stable step."""
 
-    points: int
+    def __init__(self, points: int) -> None:
+        super().__init__(self.judged)
+        self.points = points
 
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
-        """The flow of the modes that the coarser grid has."""
+    def judged(self, problem: Problem) -> Solution:
+        """The flow of the modes that the coarser grid has, in float64."""
         problem = problem.in_precision(torch.float64)
         begin = time.perf_counter()
         answer = torch.cat([self._flow(problem.select([i])) for i in range(problem.batch)])
         u = with_initial_frame(resample(answer, problem.resolution), problem.inputs)
         seconds = time.perf_counter() - begin
-        judged = iterate(lambda problem, u, residual: u, problem, u, FixedSteps(0), observe)
-        return replace(judged, seconds=seconds, notes={"method": "reference", "grid": self.points})
+        return Solution.of(problem, u, seconds=seconds, method="reference", grid=self.points)
 
     def _flow(self, problem: Problem) -> Tensor:
         equation = problem.equation

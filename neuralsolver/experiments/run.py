@@ -56,12 +56,12 @@ class Training:
     @property
     def plan(self) -> Plan:
         """How it is trained."""
-        flow = self.equation.periodic
+        flow = self.equation.frames > 0
         return make_plan(self.recipe, self.scale, flow=flow, seed=self.seed, **self.changes)
 
     def folder(self, runs: Path) -> Path:
         """Where its run lives, under a name that changes whenever the run would."""
-        left_out = COMPUTE if self.equation.periodic else (*COMPUTE, *FLOWS_ONLY)
+        left_out = COMPUTE if self.equation.frames else (*COMPUTE, *FLOWS_ONLY)
         sizes = {name: v for name, v in asdict(self.scale).items() if name not in left_out}
         described = {
             "constants": canonical(self.equation),
@@ -95,7 +95,7 @@ def train(
         first, plan = _split(plan, share)
         run.stage("warm start", solver, scale.warm_start_resolution, first, folder / "warm")
     run.stage("training", solver, scale.resolution, plan, folder)
-    last = finishing(training.recipe, plan, flow=training.equation.periodic)
+    last = finishing(training.recipe, plan, flow=training.equation.frames > 0)
     if last is not None:
         run.stage("finish", solver, scale.resolution, last, folder / "finish")
     if run.world.rank == 0:

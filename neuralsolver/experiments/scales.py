@@ -51,7 +51,7 @@ class Scale:
 
     def of(self, equation: Equation) -> Scale:
         """The scale for a kind of equation; batches given as "equation/recipe" count for it."""
-        if not equation.periodic:
+        if not equation.frames:
             return self
         chosen = replace(self, **self.flow, flow={})
         prefix = f"{equation.name}/"

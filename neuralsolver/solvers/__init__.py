@@ -3,32 +3,35 @@
 from neuralsolver.solvers.acceleration import Anderson, Krylov
 from neuralsolver.solvers.classical import polish
 from neuralsolver.solvers.iterate import (
-    FixedSteps,
+    Iterate,
     Observation,
-    ResidualBelow,
-    ResidualPlateau,
+    Solve,
     Solver,
     iterate,
+    iterations,
 )
-from neuralsolver.solvers.multilevel import VCycle, nested_iteration
+from neuralsolver.solvers.multilevel import VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.solution import Solution, Status
+from neuralsolver.solvers.stopping import FixedSteps, ResidualBelow, ResidualPlateau
 from neuralsolver.solvers.trained import TrainedSolver
 
 __all__ = [
     "Anderson",
     "FixedSteps",
+    "Iterate",
     "Krylov",
     "NeuralSolver",
     "Observation",
     "ResidualBelow",
     "ResidualPlateau",
     "Solution",
+    "Solve",
     "Solver",
     "Status",
     "TrainedSolver",
     "VCycle",
     "iterate",
-    "nested_iteration",
+    "iterations",
     "polish",
 ]

@@ -11,7 +11,7 @@ residual, linearised along the differences, is smallest:
 
     γ = argmin ‖r − ΔR γ‖,    u ← (u − ΔU γ) + (c − ΔC γ)
 
-The mixing minimises the physical residual, as the problem weighs it, not the size of the
+The mixing minimises the physical residual, as the problem measures it, not the size of the
 correction: an iterate at which the network has nothing more to say is no solution for that.
 """
 
@@ -20,10 +20,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from neuralsolver.equations import Problem
 from neuralsolver.equations.jacobian import linearisation
 from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers.iterate import Step
+from neuralsolver.solvers.iterate import Iterate, Stepper
 
 MEMORY_BYTES = 1e9
 """What the directions of `Krylov` may occupy when their number is not given."""
@@ -32,16 +31,16 @@ MEMORY_BYTES = 1e9
 class Krylov:
     """Flexible GMRES around a step; beyond `memory` directions the oldest is forgotten."""
 
-    def __init__(self, step: Step, memory: int | None = None) -> None:
+    def __init__(self, step: Stepper, memory: int | None = None) -> None:
         self.step, self.memory = step, memory
         self.directions: list[Tensor] = []
         self.images: list[Tensor] = []
 
-    def __call__(self, problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
-        if not problem.equation.linear:
-            raise InvalidInput("acceleration", "a linear equation", problem.equation.name)
-        z = self.step(problem, u, residual) - u
-        q = linearisation(problem, u)(z)
+    def __call__(self, now: Iterate) -> Tensor:
+        if not now.problem.equation.linear:
+            raise InvalidInput("acceleration", "a linear equation", now.problem.equation.name)
+        z = self.step(now) - now.u
+        q = linearisation(now.problem, now.u)(z)
         # twice: once is not enough when the new direction nearly lies among the old ones
         for _ in range(2):
             for direction, image in zip(self.directions, self.images, strict=True):
@@ -51,11 +50,13 @@ class Krylov:
         q, z = q / length, z / length
         self.directions.append(z)
         self.images.append(q)
-        fitting = int(MEMORY_BYTES / (2 * q.numel() * q.element_size()))
-        excess = len(self.images) - (self.memory or max(10, fitting))
+        if self.memory is None:
+            # decided once: samples that stop must not change what the others remember
+            self.memory = max(10, int(MEMORY_BYTES / (2 * q.numel() * q.element_size())))
+        excess = len(self.images) - self.memory
         if excess > 0:
             del self.directions[:excess], self.images[:excess]
-        return u - _dot(residual, q) * z
+        return now.u - _dot(now.residual, q) * z
 
     def keep(self, mask: Tensor) -> None:
         """Forget the samples that have stopped."""
@@ -73,29 +74,28 @@ class Anderson:
     step adds one of each: its cost is one pass over what is held.
     """
 
-    def __init__(self, step: Step, memory: int = 8) -> None:
+    def __init__(self, step: Stepper, memory: int = 8) -> None:
         self.step, self.memory = step, memory
         self.last: tuple[Tensor, Tensor] | None = None
         self.moves: list[Tensor] = []
         self.images: list[Tensor] = []
         self.products: Tensor | None = None
 
-    def __call__(self, problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
-        proposal = self.step(problem, u, residual).flatten(1)
-        weighed = problem.weigh(residual).flatten(1)
+    def __call__(self, now: Iterate) -> Tensor:
+        proposal, measured = self.step(now).flatten(1), now.measured.flatten(1)
         if self.last is not None:
-            self._add(proposal - self.last[0], weighed - self.last[1])
-        self.last = (proposal, weighed)
+            self._add(proposal - self.last[0], measured - self.last[1])
+        self.last = (proposal, measured)
         if self.products is None:
-            return proposal.view_as(u)
-        size = max(1e-12, 10 * torch.finfo(weighed.dtype).eps)
+            return proposal.view_as(now.u)
+        size = max(1e-12, 10 * torch.finfo(measured.dtype).eps)
         ridge = size * torch.eye(len(self.images)).to(self.products)
-        right = torch.stack([_inner(image, weighed) for image in self.images], -1)
+        right = torch.stack([_inner(image, measured) for image in self.images], -1)
         gamma = torch.linalg.solve(self.products + ridge, right[..., None])[..., 0]
         mixed = proposal.clone()
         for share, move in zip(gamma.unbind(-1), self.moves, strict=True):
             mixed.addcmul_(share[:, None], move, value=-1)
-        return problem.impose(mixed.view_as(u))
+        return now.problem.impose(mixed.view_as(now.u))
 
     def _add(self, move: Tensor, image: Tensor) -> None:
         """Hold one more difference; beyond `memory` the oldest is forgotten."""

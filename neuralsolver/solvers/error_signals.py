@@ -1,7 +1,7 @@
 """Error signals: what the corrector reads, and the scale in which its answer is meant.
 
-Definition 1 leaves e⁽ᵏ⁾ open. An error signal maps (problem, u, r = F(u; f)) to a pair (e, ρ); the
-corrector reads e and its output is multiplied by ρ.
+Definition 1 leaves e⁽ᵏ⁾ open. An error signal maps an iterate, u with its residual r = F(u; f),
+to a pair (e, ρ); the corrector reads e and its output is multiplied by ρ.
 
     residual             e = r,         ρ = 1           the paper's ENS
     scaled_residual      e = r / ρ,     ρ = RMS(r)      the answer shrinks with the residual
@@ -21,44 +21,41 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput
+from neuralsolver.solvers.iterate import Iterate
 
-ErrorSignal = Callable[[Problem, Tensor, Tensor], tuple[Tensor, Tensor]]
+ErrorSignal = Callable[[Iterate], tuple[Tensor, Tensor]]
 
 
-def residual(problem: Problem, u: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+def residual(now: Iterate) -> tuple[Tensor, Tensor]:
     """The residual as it is."""
-    return r, _ones(r)
+    return now.residual, _ones(now.u)
 
 
-def scaled_residual(problem: Problem, u: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+def scaled_residual(now: Iterate) -> tuple[Tensor, Tensor]:
     """The residual divided by its root mean square per sample."""
-    rms = r.flatten(1).square().mean(1).sqrt().view(_ones(r).shape)
-    # a residual of exactly zero stays zero
-    return r / rms.clamp_min(torch.finfo(r.dtype).tiny), rms
+    return _scaled(now.residual)
 
 
-def integrated_residual(problem: Problem, u: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+def integrated_residual(now: Iterate) -> tuple[Tensor, Tensor]:
     """What the residual would mean without advection, scaled: L = ∂ₜ − νΔ is inverted exactly."""
-    integrated = problem.equation.invert_linear_part(r)
-    if integrated is None:
+    if now.measured is now.residual:
         known = "one with a linear part that is easily inverted"
-        raise InvalidInput("equation", known, problem.equation.name)
-    return scaled_residual(problem, u, integrated)
+        raise InvalidInput("equation", known, now.problem.equation.name)
+    return _scaled(now.measured)
 
 
-def zero_field(problem: Problem, u: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+def zero_field(now: Iterate) -> tuple[Tensor, Tensor]:
     """Nothing: the corrector works blind."""
-    return torch.zeros_like(r), _ones(r)
+    return torch.zeros_like(now.u), _ones(now.u)
 
 
-def residual_gradient(problem: Problem, u: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+def residual_gradient(now: Iterate) -> tuple[Tensor, Tensor]:
     """The gradient of half the squared residual with respect to u."""
     with torch.enable_grad():
-        variable = u.detach().requires_grad_(True)
-        loss = 0.5 * problem.residual(variable).square().sum()
-        return torch.autograd.grad(loss, variable)[0], _ones(r)
+        variable = now.u.detach().requires_grad_(True)
+        loss = 0.5 * now.problem.residual(variable).square().sum()
+        return torch.autograd.grad(loss, variable)[0], _ones(now.u)
 
 
 ERROR_SIGNALS: dict[str, ErrorSignal] = {
@@ -68,6 +65,12 @@ ERROR_SIGNALS: dict[str, ErrorSignal] = {
     "zero_field": zero_field,
     "residual_gradient": residual_gradient,
 }
+
+
+def _scaled(r: Tensor) -> tuple[Tensor, Tensor]:
+    rms = r.flatten(1).square().mean(1).sqrt().view(_ones(r).shape)
+    # a residual of exactly zero stays zero
+    return r / rms.clamp_min(torch.finfo(r.dtype).tiny), rms
 
 
 def _ones(r: Tensor) -> Tensor:

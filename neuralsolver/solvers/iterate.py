@@ -1,138 +1,195 @@
 """The only loop in the package: u ← step(u), until a rule says stop, for each sample by itself.
 
-A step is any callable (problem, u, residual) → u. A sample that has stopped is no longer computed:
-the step then sees the remaining sub-batch. A step with memory (Anderson mixing) is told which
-samples remain through its method `keep`.
+A stepper is made for one solve and owns everything that this solve remembers (directions, factors,
+hierarchies); a solver is a description that any number of solves may share. A stepper is called
+with the iterate and answers with the next u. A sample that has stopped is no longer
+computed: the stepper then sees the remaining sub-batch, and is told which samples remain through
+its method `keep`, if it has one.
+
+The loop is a generator of observations. Whoever drives it may look at each of them, leave at any
+time, or come back later; the seconds of a solution are those spent inside.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers.solution import Solution, Status, residual_norm
+from neuralsolver.solvers.solution import Solution, Status, guess_norm, residual_norm
+from neuralsolver.solvers.stopping import StoppingRule
 
 DIVERGENCE_FACTOR = 1e4
 """A residual this many times larger than the smallest one so far is not coming back."""
 
-Step = Callable[[Problem, Tensor, Tensor], Tensor]
 
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """What a step has to know: the problem, a field, and its residual."""
 
-class Solver(Protocol):
-    """Anything that turns a Problem into a Solution."""
+    problem: Problem
+    u: Tensor
+    residual: Tensor
 
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution: ...
+    @classmethod
+    def of(cls, problem: Problem, u: Tensor) -> Iterate:
+        """A field with its residual."""
+        return cls(problem, u, problem.residual(u))
+
+    @cached_property
+    def measured(self) -> Tensor:
+        """The residual as it is measured (`Problem.measure`), computed once."""
+        return self.problem.measure(self.residual)
+
+    def select(self, mask: Tensor, problem: Problem) -> Iterate:
+        """Some of the samples, which `problem` consists of."""
+        chosen = Iterate(problem, self.u[mask], self.residual[mask])
+        if self.measured is not self.residual:
+            chosen.__dict__["measured"] = self.measured[mask]
+        return chosen
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What happened in one step to the samples still running (`samples` indexes the batch)."""
+    """What happened in one step to the samples that run (`samples` indexes the batch).
 
+    `stage` is "start" while a start is sought, on a coarser grid than that of the problem; "solve";
+    or "polish". `norms` are the measured residuals, `scale` those of the first guess, their unit.
+    """
+
+    stage: str
     step: int
     samples: Tensor
     u: Tensor
     residual: Tensor
-    correction: Tensor | None
+    norms: Tensor
+    scale: Tensor
+    correction: Tensor | None = None
 
 
+Stepper = Callable[[Iterate], Tensor]
 Observer = Callable[[Observation], None]
+Iterations = Generator[Observation, None, Solution]
+Start = Generator[Observation, None, Tensor]
 
 
-class StoppingRule(Protocol):
-    """Looks at the residual history (k+1, B) and answers for each sample; None: go on."""
+@dataclass(frozen=True, eq=False)
+class Solve:
+    """One solve, composed: the problem in its working precision and what is done to it.
 
-    def __call__(self, norms: Tensor, scale: Tensor) -> list[Status | None]: ...
+    `start` is a field, or a generator that observes how it is found. `finish` goes on from what the
+    loop has reached. `stage` is what the loop itself is called in its observations.
+    """
 
-
-@dataclass(frozen=True)
-class FixedSteps:
-    """Stop after a number of steps."""
-
-    steps: int
-
-    def __post_init__(self) -> None:
-        if self.steps < 0:
-            raise InvalidInput("steps", "zero or more", self.steps)
-
-    def __call__(self, norms: Tensor, scale: Tensor) -> list[Status | None]:
-        done = len(norms) - 1 >= self.steps
-        return [Status.FINISHED if done else None] * norms.shape[1]
+    problem: Problem
+    start: Tensor | Start
+    stepper: Stepper
+    stop: StoppingRule
+    finish: Callable[[Solution], Iterations] | None = None
+    stage: str = "solve"
 
 
-@dataclass(frozen=True)
-class ResidualPlateau:
-    """The paper's rule: stop when `window` steps improved the residual by less than `rtol`."""
+class Solver(ABC):
+    """Anything that turns a Problem into a Solution. A subclass says how a solve is composed."""
 
-    max_steps: int = 120
-    window: int = 10
-    rtol: float = 1e-2
+    @abstractmethod
+    def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
+        """The solve of a problem, from `u0` where it is given."""
 
-    def __call__(self, norms: Tensor, scale: Tensor) -> list[Status | None]:
-        if len(norms) - 1 >= self.max_steps:
-            return [Status.FINISHED] * norms.shape[1]
-        if len(norms) <= self.window:
-            return [None] * norms.shape[1]
-        before = norms[: -self.window].amin(0)
-        recent = norms[-self.window :].amin(0)
-        return [Status.PLATEAU if flat else None for flat in recent > (1 - self.rtol) * before]
+    def solve(
+        self,
+        problem: Problem,
+        u0: Tensor | None = None,
+        observe: Observer | None = None,
+        **options: Any,
+    ) -> Solution:
+        """The solution; `observe` is called with every observation on the way."""
+        return drained(self.iterations(problem, u0, **options), observe)
+
+    @torch.no_grad()
+    def iterations(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Iterations:
+        """The observations of a solve one after another; the generator returns the solution."""
+        running, spent = self.run(problem, u0, **options), 0.0
+        while True:
+            begin = time.perf_counter()
+            try:
+                seen = next(running)
+            except StopIteration as end:
+                solution: Solution = end.value
+                # who has no steps knows better what its answer took
+                seconds = solution.seconds or spent + time.perf_counter() - begin
+                return replace(solution, seconds=seconds)
+            spent += time.perf_counter() - begin
+            yield seen
+
+    def run(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Iterations:
+        """The solve that `compose` describes."""
+        solve = self.compose(problem, u0, **options)
+        start = solve.start if isinstance(solve.start, Tensor) else (yield from solve.start)
+        loop = iterations(solve.stepper, solve.problem, start, solve.stop, solve.stage)
+        solution = yield from loop
+        return solution if solve.finish is None else (yield from solve.finish(solution))
 
 
-@dataclass(frozen=True)
-class ResidualBelow:
-    """Stop when the residual is below `tolerance` times that of the first guess."""
-
-    tolerance: float
-    max_steps: int = 150
-
-    def __post_init__(self) -> None:
-        if not self.tolerance > 0:
-            raise InvalidInput("tolerance", "a positive number", self.tolerance)
-
-    def __call__(self, norms: Tensor, scale: Tensor) -> list[Status | None]:
-        verdict: Status | None = Status.STEP_LIMIT if len(norms) > self.max_steps else None
-        below = norms[-1] <= self.tolerance * scale
-        return [Status.TOLERANCE if reached else verdict for reached in below]
+def drained(iterations: Iterations, observe: Observer | None = None) -> Solution:
+    """What a generator of observations returns in the end."""
+    while True:
+        try:
+            seen = next(iterations)
+        except StopIteration as end:
+            solution: Solution = end.value
+            return solution
+        if observe is not None:
+            observe(seen)
 
 
 def iterate(
-    step: Step,
+    stepper: Stepper,
     problem: Problem,
     u: Tensor,
     stop: StoppingRule,
     observe: Observer | None = None,
 ) -> Solution:
-    """Apply `step` to `u` until `stop` is content with every sample."""
+    """Apply `stepper` to `u` until `stop` is content with every sample."""
     begin = time.perf_counter()
+    solution = drained(iterations(stepper, problem, u, stop), observe)
+    return replace(solution, seconds=time.perf_counter() - begin)
+
+
+def iterations(
+    stepper: Stepper, problem: Problem, u: Tensor, stop: StoppingRule, stage: str = "solve"
+) -> Iterations:
+    """The loop as a generator: each iterate is observed before it is judged."""
     ledger = _Ledger(problem, u)
     active, correction = problem, None
     while True:
-        residual = active.residual(u)
-        if observe is not None:
-            observe(Observation(ledger.step, ledger.running, u, residual, correction))
-        go_on = ledger.enter(u, residual_norm(active.weigh(residual)), stop)
+        now = Iterate.of(active, u)
+        norms = residual_norm(now.measured).cpu()
+        step, samples = len(ledger.history), ledger.running
+        scale = ledger.scale[samples]
+        yield Observation(stage, step, samples, u, now.residual, norms, scale, correction)
+        go_on = ledger.enter(u, norms, stop)
         if not bool(go_on.any()):
             break
         if not bool(go_on.all()):
-            u, residual = u[go_on], residual[go_on]
             active = problem.select(ledger.running)
-            if hasattr(step, "keep"):
-                step.keep(go_on)
+            now = now.select(go_on, active)
+            if hasattr(stepper, "keep"):
+                stepper.keep(go_on)
         try:
-            proposal = step(active, u, residual)
+            u = stepper(now)
         except (torch.OutOfMemoryError, MemoryError):
             ledger.close(Status.OUT_OF_MEMORY)
             break
-        u, correction = proposal, proposal - u
-    return ledger.solution(time.perf_counter() - begin)
+        correction = u - now.u
+    return ledger.solution()
 
 
 class _Ledger:
@@ -140,8 +197,7 @@ class _Ledger:
 
     def __init__(self, problem: Problem, u: Tensor) -> None:
         self.problem = problem
-        guess = residual_norm(problem.weigh(problem.residual(problem.first_guess())))
-        self.scale = guess.cpu().clamp_min(torch.finfo(torch.float64).tiny)
+        self.scale = guess_norm(problem)
         self.running = torch.arange(problem.batch)
         self.status = [Status.FINISHED] * problem.batch
         self.steps = torch.zeros(problem.batch, dtype=torch.long)
@@ -149,33 +205,29 @@ class _Ledger:
         self.answer = u.clone()
         self.best = torch.full((problem.batch,), torch.inf, dtype=torch.float64)
 
-    @property
-    def step(self) -> int:
-        """The number of steps made."""
-        return len(self.history)
-
     def enter(self, u: Tensor, norm: Tensor, stop: StoppingRule) -> Tensor:
         """Book the iterates of the running samples; which of these go on?"""
-        self.steps[self.running] = self.step
+        self.steps[self.running] = len(self.history)
         row = torch.full((self.problem.batch,), torch.nan, dtype=torch.float64)
-        row[self.running] = norm.cpu()
+        row[self.running] = norm
         self.history.append(row)
         norms = torch.stack(self.history)[:, self.running]
         verdicts = stop(norms, self.scale[self.running])
-        before = norms[:-1].amin(0) if self.step > 1 else torch.full_like(norms[-1], torch.inf)
+        first = len(norms) == 1
+        before = torch.full_like(norms[-1], torch.inf) if first else norms[:-1].amin(0)
         # written so that NaN counts as divergence
         diverged = ~(norms[-1] <= DIVERGENCE_FACTOR * before) | ~(norms[-1] < torch.inf)
         for i in torch.nonzero(diverged).flatten().tolist():
             verdicts[i] = Status.DIVERGED
         # a fixed number of steps returns its last iterate, everything else its best one
-        last = torch.tensor([verdict is Status.FINISHED for verdict in verdicts])
+        last = torch.tensor([verdict is Status.FINISHED for verdict in verdicts], dtype=torch.bool)
         better = last | ((norms[-1] < self.best[self.running]) & ~diverged)
         self.answer[self.running[better]] = u[better]
         self.best[self.running[better]] = norms[-1][better]
         for sample, verdict in zip(self.running.tolist(), verdicts, strict=True):
             if verdict is not None:
                 self.status[sample] = verdict
-        go_on = torch.tensor([verdict is None for verdict in verdicts])
+        go_on = torch.tensor([verdict is None for verdict in verdicts], dtype=torch.bool)
         self.running = self.running[go_on]
         return go_on
 
@@ -184,13 +236,20 @@ class _Ledger:
         for sample in self.running.tolist():
             self.status[sample] = status
 
-    def solution(self, seconds: float) -> Solution:
+    def solution(self) -> Solution:
         return Solution(
             problem=self.problem,
-            tensor=self.answer,
+            tensor=self._finite_answer(),
             status=tuple(self.status),
             residual_norms=torch.stack(self.history),
             residual_scale=self.scale,
             steps=self.steps,
-            seconds=seconds,
+            seconds=0.0,
         )
+
+    def _finite_answer(self) -> Tensor:
+        """The answers; the first guess where nothing finite was ever seen."""
+        lost = ~torch.isfinite(self.answer).flatten(1).all(1)
+        if bool(lost.any()):
+            self.answer[lost] = self.problem.first_guess()[lost]
+        return self.answer

@@ -23,19 +23,18 @@ since float32 has no very small numbers, and only the corrector sees it in its o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.base import zero_ring
 from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers.grids import coarse_problem, coarsen, ladder, prolong, restrict
-from neuralsolver.solvers.iterate import FixedSteps
+from neuralsolver.solvers.iterate import Iterate, Start, iterations
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.smoothing import Stencil, chebyshev_weights, stencil
+from neuralsolver.solvers.stopping import FixedSteps
 
 SINGLE_PRECISION_LIMIT = 2048
 """Beyond this resolution the rounding of float32, about n²ε of the residual, would slow cycles."""
@@ -46,21 +45,47 @@ ORDINARY_SIZES = (1e-12, 1e12)
 LEAST_MULTIPLE, LARGEST_MULTIPLE = 0.5, 2.0
 """Bounds on α, for operators that are not definite."""
 
+START_STEPS = 3
+"""Corrections on the trained grid before its answer is carried up; interpolation loses more."""
+
 
 class VCycle:
-    """One V-cycle as a step of `iterate`."""
+    """V-cycles as the steps of one solve, down to the grid of `trained` points."""
 
     def __init__(
-        self, solver: NeuralSolver, trained: int, *, sweeps: int = 3, coarse_steps: int = 1
+        self, solver: NeuralSolver, problem: Problem, trained: int, *, sweeps: int = 3
     ) -> None:
-        self.solver, self.trained = solver, trained
-        self.coarse_steps = coarse_steps
+        if problem.resolution < trained:
+            raise InvalidInput("resolution", f"at least {trained}", problem.resolution)
+        self.solver, self.problem = solver, problem
         self.weights = chebyshev_weights(sweeps)
+        self.levels = hierarchy(problem, trained)
 
-    def __call__(self, problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
-        return problem.impose(u + self.correction(hierarchy(problem, self.trained), u, residual))
+    def __call__(self, now: Iterate) -> Tensor:
+        return now.problem.impose(now.u + self.correction(self.levels, now.u, now.residual))
 
-    def correction(self, levels: list[Level], u: Tensor, residual: Tensor) -> Tensor:
+    def keep(self, mask: Tensor) -> None:
+        """Forget the samples that have stopped."""
+        self.levels = [level.select(mask) for level in self.levels]
+
+    def start(self) -> Start:
+        """Nested iteration: the trained grid's answer, carried up with a cycle per grid between."""
+        coarsest = self.levels[-1].problem
+        steps = FixedSteps(START_STEPS)
+        predicted = self.solver.predict(coarsest)
+        solution = yield from iterations(
+            self.solver.stepper(), coarsest, predicted, steps, stage="start"
+        )
+        u, below = solution.tensor, coarsest
+        for index in range(len(self.levels) - 2, 0, -1):
+            level = self.levels[index].problem
+            u = level.impose(below.grid.prolong(u, level.grid))
+            u = level.impose(u + self.correction(self.levels[index:], u, level.residual(u)))
+            below = level
+        finest = self.problem
+        return finest.impose(below.grid.prolong(u, finest.grid).to(finest.inputs))
+
+    def correction(self, levels: Sequence[Level], u: Tensor, residual: Tensor) -> Tensor:
         """An approximation of −J⁻¹ residual on the first level, in the residual's precision."""
         dtype = levels[0].problem.inputs.dtype
         tiny = torch.finfo(residual.dtype).tiny
@@ -68,30 +93,30 @@ class VCycle:
         rho = rho.clamp_min(tiny)
         return rho * self._cycle(levels, u.to(dtype), (residual / rho).to(dtype), rho)
 
-    def _cycle(self, levels: list[Level], u: Tensor, residual: Tensor, rho: Tensor) -> Tensor:
+    def _cycle(self, levels: Sequence[Level], u: Tensor, residual: Tensor, rho: Tensor) -> Tensor:
         """An approximation of −J⁻¹ residual on the first of some levels."""
         if len(levels) == 1:
             return self._coarsest(levels[0], u, residual, rho)
         jacobian, below = levels[0].jacobian(u), levels[1].problem
+        grid = levels[0].problem.grid
         e = jacobian.sweep(residual, self.weights)
         left = residual + jacobian.apply(e)
         reads_u = not below.equation.linear or "solution" in self.solver.corrector_reads
-        u_below = below.impose(coarsen(u, below.resolution)) if reads_u else below.zeros()
-        c = self._cycle(levels[1:], u_below, restrict(left, below.resolution), rho)
-        c = prolong(c, u.shape[-1])
+        u_below = below.impose(grid.coarsen(u, below.grid)) if reads_u else below.zeros()
+        c = self._cycle(levels[1:], u_below, grid.restrict(left, below.grid), rho)
+        c = below.grid.prolong(c, grid)
         e = e + _best_multiple(left, c, jacobian.apply(c)) * c
         return jacobian.sweep(residual, self.weights[::-1], e)
 
     def _coarsest(self, level: Level, u: Tensor, residual: Tensor, rho: Tensor) -> Tensor:
         """The corrector on its own grid, after sweeps if it was trained with them."""
         e, jacobian = torch.zeros_like(u), level.jacobian(u)
-        for _ in range(self.coarse_steps):
-            if self.solver.smoothing:
-                e = jacobian.sweep(residual, self.weights, e)
-            left = rho * (residual + jacobian.apply(e))
-            answer = self.solver.correction(level.problem, u.to(rho.dtype), left) / rho
-            e = e + zero_ring(answer).to(e.dtype)
-        return e
+        if self.solver.smoothing:
+            e = jacobian.sweep(residual, self.weights, e)
+        left = rho * (residual + jacobian.apply(e))
+        now = Iterate(level.problem, u.to(rho.dtype), left)
+        answer = self.solver.correction(now) / rho
+        return e + level.problem.grid.zero_walls(answer).to(e.dtype)
 
 
 def _best_multiple(residual: Tensor, c: Tensor, image: Tensor) -> Tensor:
@@ -119,23 +144,17 @@ class Level:
             self.constant = found
         return found
 
-
-_HIERARCHIES: WeakKeyDictionary[Problem, list[Level]] = WeakKeyDictionary()
+    def select(self, mask: Tensor) -> Level:
+        """Some of the samples."""
+        constant = None if self.constant is None else self.constant.select(mask)
+        return Level(self.problem.select(mask), constant)
 
 
 def hierarchy(problem: Problem, trained: int) -> list[Level]:
-    """The problem on every grid down to the trained one, made once as long as the problem lives."""
-    levels = _HIERARCHIES.get(problem)
-    if levels is None or levels[-1].problem.resolution != trained:
-        finest = (
-            problem.in_precision(torch.float32)
-            if _fits_single(problem)
-            else problem.select(slice(None))
-        )
-        sizes = ladder(problem.resolution, trained)[1:]
-        levels = [Level(finest), *(Level(coarse_problem(finest, size)) for size in sizes)]
-        _HIERARCHIES[problem] = levels
-    return levels
+    """The problem on every grid down to the trained one, the finest first."""
+    finest = problem.in_precision(torch.float32) if _fits_single(problem) else problem
+    grids = problem.grid.ladder(problem.equation.grid(trained))
+    return [Level(finest), *(Level(finest.coarsened(grid)) for grid in grids[1:])]
 
 
 def _fits_single(problem: Problem) -> bool:
@@ -143,23 +162,3 @@ def _fits_single(problem: Problem) -> bool:
     least, largest = ORDINARY_SIZES
     size = float(problem.inputs.abs().max())
     return problem.resolution <= SINGLE_PRECISION_LIMIT and (size == 0 or least < size < largest)
-
-
-START_STEPS = 3
-"""Corrections on the trained grid before its answer is carried up; interpolation loses more."""
-
-
-@torch.no_grad()
-def nested_iteration(solver: NeuralSolver, trained: int, problem: Problem) -> Tensor:
-    """A start on any grid: the trained grid's answer, carried up with a cycle per grid between."""
-    if problem.resolution < trained:
-        raise InvalidInput("resolution", f"at least {trained}", problem.resolution)
-    if problem.resolution == trained:
-        return solver.predict(problem)
-    levels, cycle = hierarchy(problem, trained), VCycle(solver, trained)
-    u = solver.solve(levels[-1].problem, stop=FixedSteps(START_STEPS)).tensor
-    for index in range(len(levels) - 2, 0, -1):
-        level = levels[index].problem
-        u = level.impose(prolong(u, level.resolution))
-        u = level.impose(u + cycle.correction(levels[index:], u, level.residual(u)))
-    return problem.impose(prolong(u, problem.resolution).to(problem.inputs.dtype))

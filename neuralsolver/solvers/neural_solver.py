@@ -4,7 +4,7 @@
 
 with the predictor P, the corrector C, the error signal (e, ρ) and the step size β. Without a
 corrector (K = 0) this is a neural operator; without a predictor the iteration starts from the first
-guess of the equation, zero or a flow that stands still. To that guess a prediction is added.
+guess of the equation, zero or the initial frame repeated. To that guess a prediction is added.
 
 A network may follow a clock that tells the corrections apart: (k+1)/T with the T steps of training,
 growing past 1 where more are made (the paper's flows). A contraction is one map, without a clock.
@@ -26,10 +26,8 @@ float32 networks is iterative refinement: each correction needs few digits, thei
 
 from __future__ import annotations
 
-import itertools
-import time
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,20 +36,14 @@ from neuralsolver.equations import Problem
 from neuralsolver.equations.jacobian import jacobian_diagonal
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.error_signals import ERROR_SIGNALS
-from neuralsolver.solvers.iterate import (
-    FixedSteps,
-    Observer,
-    ResidualPlateau,
-    StoppingRule,
-    iterate,
-)
+from neuralsolver.solvers.iterate import Iterate, Solve, Solver
 from neuralsolver.solvers.smoothing import chebyshev_weights, smooth
-from neuralsolver.solvers.solution import Solution
+from neuralsolver.solvers.stopping import FixedSteps, ResidualPlateau, StoppingRule
 
 READABLE = ("inputs", "solution", "error")
 
 
-class NeuralSolver(nn.Module):
+class NeuralSolver(nn.Module, Solver):
     """Predictor and corrector with their error signal, step size and stopping rule."""
 
     def __init__(
@@ -81,7 +73,6 @@ class NeuralSolver(nn.Module):
         self.corrector_reads = tuple(corrector_reads)
         self.smoothing = smoothing
         self.clock_steps = clock_steps
-        self._diagonal: tuple[Problem, Tensor] | None = None
         self.stop: StoppingRule = stop or (
             FixedSteps(0) if corrector is None else ResidualPlateau()
         )
@@ -95,64 +86,40 @@ class NeuralSolver(nn.Module):
         if "error" not in reads:
             change = self._evaluate(self.predictor, reads, problem, guess, guess, clock=1.0)
         else:
-            residual = problem.residual(guess)
-            change = self._scaled(self.predictor, reads, problem, guess, residual, clock=1.0)
+            now = Iterate.of(problem, guess)
+            change = self._scaled(self.predictor, reads, now, clock=1.0)
         return problem.impose(guess + change)
 
-    def step(self, problem: Problem, u: Tensor, residual: Tensor, number: int = 0) -> Tensor:
-        """û⁽ᵏ⁺¹⁾ from û⁽ᵏ⁾ and its residual, k = `number`, with the known values imposed."""
-        if self.smoothing:
-            u, residual = self._smooth(problem, u, residual)
-        return problem.impose(u + self.correction(problem, u, residual, number))
-
-    def correction(self, problem: Problem, u: Tensor, residual: Tensor, number: int = 0) -> Tensor:
-        """β ρ C(û, e; f, g), what the corrector alone answers to a residual."""
+    def correction(self, now: Iterate, number: int = 0) -> Tensor:
+        """β ρ C(û, e; f, g), what the corrector alone answers to a residual, k = `number`."""
         if self.corrector is None:
             raise InvalidInput("corrector", "a network: this solver can only predict", None)
         clock = 1.0 if self.clock_steps is None else (number + 1) / self.clock_steps
-        reads = self.corrector_reads
-        return self._scaled(self.corrector, reads, problem, u, residual, clock=clock)
+        return self._scaled(self.corrector, self.corrector_reads, now, clock=clock)
 
-    @torch.no_grad()
-    def _smooth(self, problem: Problem, u: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
-        if self._diagonal is None or self._diagonal[0] is not problem:
-            self._diagonal = (problem, jacobian_diagonal(problem, u))
-        weights = chebyshev_weights(self.smoothing)
-        return smooth(problem, u, residual, self._diagonal[1], weights)
+    def stepper(self) -> NeuralStepper:
+        """The corrections of one solve."""
+        return NeuralStepper(self)
 
-    @torch.no_grad()
-    def solve(
-        self,
-        problem: Problem,
-        u0: Tensor | None = None,
-        observe: Observer | None = None,
-        *,
-        stop: StoppingRule | None = None,
-    ) -> Solution:
-        """Predict (or start from `u0`) and correct until the stopping rule is content."""
-        begin = time.perf_counter()
+    def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
+        """Predict (or start from `u0`) and correct until the rule `stop` is content."""
+        stop = options.pop("stop", None) or self.stop
+        if options:
+            raise InvalidInput("options", "stop", ", ".join(options))
         start = self.predict(problem) if u0 is None else problem.impose(u0.to(problem.inputs))
-        numbers = itertools.count()
-
-        def step(problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
-            return self.step(problem, u, residual, next(numbers))
-
-        solution = iterate(step, problem, start, stop or self.stop, observe)
-        return replace(solution, seconds=time.perf_counter() - begin)
+        return Solve(problem, start, self.stepper(), stop)
 
     def _scaled(
         self,
         network: nn.Module,
         reads: Sequence[str],
-        problem: Problem,
-        u: Tensor,
-        residual: Tensor,
+        now: Iterate,
         *,
         clock: float,
     ) -> Tensor:
         """β ρ N(…, e)."""
-        error, scale = ERROR_SIGNALS[self.error](problem, u, residual)
-        answer = self._evaluate(network, reads, problem, u, error, clock=clock)
+        error, scale = ERROR_SIGNALS[self.error](now)
+        answer = self._evaluate(network, reads, now.problem, now.u, error, clock=clock)
         return self.step_size * scale * answer
 
     def _evaluate(
@@ -181,3 +148,33 @@ class NeuralSolver(nn.Module):
         clocked = getattr(network, "clocked", False)
         output: Tensor = network(read, clock) if clocked else network(read)
         return output.to(u).view_as(u)
+
+
+class NeuralStepper:
+    """û⁽ᵏ⁾ → û⁽ᵏ⁺¹⁾ with the known values imposed: it counts the corrections for the clock and
+    keeps the diagonal that its sweeps divide by."""
+
+    def __init__(self, solver: NeuralSolver) -> None:
+        self.solver = solver
+        self.number = 0
+        self.diagonal: Tensor | None = None
+
+    def __call__(self, now: Iterate) -> Tensor:
+        if self.solver.smoothing:
+            now = self._smoothed(now)
+        correction = self.solver.correction(now, self.number)
+        self.number += 1
+        return now.problem.impose(now.u + correction)
+
+    def keep(self, mask: Tensor) -> None:
+        """Forget the samples that have stopped."""
+        self.diagonal = None if self.diagonal is None else self.diagonal[mask]
+
+    @torch.no_grad()
+    def _smoothed(self, now: Iterate) -> Iterate:
+        if self.diagonal is None:
+            self.diagonal = jacobian_diagonal(now.problem, now.u)
+        weights = chebyshev_weights(self.solver.smoothing)
+        return Iterate(
+            now.problem, *smooth(now.problem, now.u, now.residual, self.diagonal, weights)
+        )

@@ -19,24 +19,25 @@ start. With `damped`, a step is halved until the residual falls.
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.ndimage import gaussian_filter
-from scipy.sparse.linalg import splu
 from torch import Tensor
 
 from neuralsolver.equations import Problem, generator
 from neuralsolver.equations.base import Array, check_positive
-from neuralsolver.equations.jacobian import linearisation, sparse_jacobian
+from neuralsolver.equations.jacobian import linearisation
 from neuralsolver.errors import InvalidInput
+from neuralsolver.reference.newton import Vector, direct, normal
 from neuralsolver.solvers.error_signals import residual_gradient
-from neuralsolver.solvers.iterate import Observer, ResidualBelow, Step, iterate
-from neuralsolver.solvers.solution import Solution, residual_norm
+from neuralsolver.solvers.iterate import Iterate, Solve, Solver, Stepper
+from neuralsolver.solvers.newton import newton_correction
+from neuralsolver.solvers.solution import residual_norm
+from neuralsolver.solvers.stopping import ResidualBelow
 
 FIRST_SWEEPS = 30
 """Power iterations before the first step; later steps go on from there with one each."""
@@ -54,7 +55,7 @@ WALL_LAYER = 0.125
 
 
 @dataclass(frozen=True)
-class GradientDescent:
+class GradientDescent(Solver):
     """Gradient descent on the mean square residual, without momentum; for every equation.
 
     `step_size` is η. The default is the authors', stable on fewer than about 125 × 125 points;
@@ -71,16 +72,14 @@ class GradientDescent:
         if self.step_size is not None:
             check_positive("step_size", self.step_size)
 
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
+    def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
         """Descend from `u0`, or from zero."""
         stop = ResidualBelow(self.tolerance, self.steps)
-        return _run(_Descent(self.step_size), problem, u0, stop, observe)
+        return _composed(_Descent(self.step_size), problem, u0, stop)
 
 
 @dataclass(frozen=True)
-class Newton:
+class Newton(Solver):
     """Newton's method by sparse LU, for static equations between walls; one sample at a time.
 
     A Jacobian that is singular to the last digit gives no step: the sample ends as DIVERGED. Works
@@ -94,34 +93,28 @@ class Newton:
     def __post_init__(self) -> None:
         _check_limits(self.steps, self.tolerance)
 
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
+    @staticmethod
+    def direction(jacobian: Any, residual: Vector) -> Vector:
+        """δ with J δ = −F."""
+        return direct(jacobian, residual)
+
+    def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
         """Iterate from `u0`, or from zero."""
-        return _run(self.step, problem, u0, ResidualBelow(self.tolerance, self.steps), observe)
+        return _composed(self._step, problem, u0, ResidualBelow(self.tolerance, self.steps))
 
-    def step(self, problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
+    def _step(self, now: Iterate) -> Tensor:
         """u + αδ for each sample, α = 1 unless damped."""
-        direction = torch.zeros_like(u)
-        for i, jacobian in enumerate(sparse_jacobian(problem, u)):
-            right = -residual[i, 0, 1:-1, 1:-1].double().cpu().numpy().reshape(-1)
-            solved = torch.from_numpy(_solve_sparse(*self.system(jacobian, right)))
-            direction[i, 0, 1:-1, 1:-1] = solved.view(u.shape[-1] - 2, -1).to(u)
-        if not self.damped:
-            return u + direction
-        return _backtrack(problem, u, residual, direction)
-
-    def system(self, jacobian: Any, right: Array) -> tuple[Any, Array]:
-        """The linear system of one step: J and −F."""
-        return jacobian, right
+        change = newton_correction(now.problem, now.u, now.residual, self.direction)
+        return _backtrack(now, change) if self.damped else now.u + change
 
 
 class GaussNewton(Newton):
     """Gauss-Newton by sparse LU of the normal equations; otherwise as `Newton`."""
 
-    def system(self, jacobian: Any, right: Array) -> tuple[Any, Array]:
-        """The linear system of one step: JᵀJ and −JᵀF."""
-        return jacobian.T @ jacobian, jacobian.T @ right
+    @staticmethod
+    def direction(jacobian: Any, residual: Vector) -> Vector:
+        """δ with JᵀJ δ = −JᵀF."""
+        return normal(jacobian, residual)
 
 
 class _Descent:
@@ -131,9 +124,10 @@ class _Descent:
         self.step_size = step_size
         self.direction: Tensor | None = None
 
-    def __call__(self, problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
-        product, _ = residual_gradient(problem, u, residual)
-        gradient = product * (2 / residual[0].numel())
+    def __call__(self, now: Iterate) -> Tensor:
+        problem, u = now.problem, now.u
+        product, _ = residual_gradient(now)
+        gradient = product * (2 / u[0].numel())
         if self.step_size is not None:
             return problem.impose(u - self.step_size * gradient)
         return problem.impose(u - gradient / self._curvature(problem, u))
@@ -191,31 +185,16 @@ def _check_limits(steps: int, tolerance: float) -> None:
     check_positive("tolerance", tolerance)
 
 
-@torch.no_grad()
-def _run(
-    step: Step, problem: Problem, u0: Tensor | None, stop: ResidualBelow, observe: Observer | None
-) -> Solution:
-    """The loop around a step in float64, in which a tolerance can be reached on every grid."""
-    begin = time.perf_counter()
+def _composed(step: Stepper, problem: Problem, u0: Tensor | None, stop: ResidualBelow) -> Solve:
+    """A solve in float64, in which a tolerance can be reached on every grid."""
     problem = problem.in_precision(torch.float64)
     start = problem.zeros() if u0 is None else problem.impose(u0.to(problem.inputs))
-    solution = iterate(step, problem, start, stop, observe)
-    return replace(solution, seconds=time.perf_counter() - begin)
+    return Solve(problem, start, step, stop)
 
 
-def _solve_sparse(matrix: Any, right: Array) -> Array:
-    """The solution of a sparse system; NaN where the matrix is singular or not finite."""
-    if np.isfinite(matrix.data).all():
-        try:
-            return np.asarray(splu(matrix.tocsc()).solve(right))
-        except RuntimeError:  # how SuperLU says: singular
-            pass
-    return np.full_like(right, np.nan)
-
-
-def _backtrack(problem: Problem, u: Tensor, residual: Tensor, direction: Tensor) -> Tensor:
+def _backtrack(now: Iterate, direction: Tensor) -> Tensor:
     """u + αδ with the largest α = 1, ½, ¼ … by which the residual falls; u itself if none does."""
-    before = residual_norm(residual)
+    problem, u, before = now.problem, now.u, residual_norm(now.residual)
     # a direction that is not finite is passed on: the loop calls that divergence
     waiting = torch.isfinite(direction).flatten(1).all(1)
     result = torch.where(_column(waiting, u), u, u + direction)
@@ -254,7 +233,7 @@ def _smooth(noise: Array) -> Array:
 def _wall_distance(problem: Problem) -> npt.NDArray[np.float64]:
     """Distance of every grid point from the nearest wall."""
     equation = problem.equation
-    if equation.periodic:
+    if equation.boundary != "walls":
         raise InvalidInput("equation", "a static equation between walls", equation.name)
     line = np.linspace(0.0, 1.0, problem.resolution)
     line = np.minimum(line, 1 - line)

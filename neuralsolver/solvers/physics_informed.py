@@ -17,10 +17,11 @@ steps of the first sample, then all of the second.
 from __future__ import annotations
 
 import copy
-import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,9 +30,10 @@ from torch.optim.lr_scheduler import MultiStepLR
 from neuralsolver.equations import Problem
 from neuralsolver.equations.base import check_positive
 from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers.iterate import FixedSteps, Observation, Observer, iterate
+from neuralsolver.solvers.iterate import Iterate, Iterations, Solve, Solver
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.solution import Solution, residual_norm
+from neuralsolver.solvers.stopping import FixedSteps
 
 Field = Callable[[Problem], Tensor]
 """u_θ on the grid of a problem, known values imposed, differentiable with respect to the weights θ
@@ -40,8 +42,37 @@ that it holds."""
 MOMENTS = (0.9, 0.999)
 
 
+class InstanceSolver(Solver):
+    """A solver whose unknowns are weights: it solves one sample after another, never from `u0`."""
+
+    @abstractmethod
+    def optimisation(self, problem: Problem) -> tuple[_Update, int]:
+        """The updates of the weights for one sample, and their number."""
+
+    def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
+        """The optimisation of one sample, from the field as it is."""
+        if u0 is not None:
+            raise InvalidInput("u0", "None: the start is what the network says", tuple(u0.shape))
+        update, steps = self.optimisation(problem)
+        return Solve(problem, update.start(), update, FixedSteps(steps))
+
+    def run(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Iterations:
+        """The solves of the single samples, one after another."""
+        parts = []
+        for i in range(problem.batch):
+            one, running = torch.tensor([i]), super().run(problem.select([i]), u0, **options)
+            while True:
+                try:
+                    seen = next(running)
+                except StopIteration as end:
+                    parts.append(end.value)
+                    break
+                yield replace(seen, samples=one)
+        return _joined(problem, parts)
+
+
 @dataclass(frozen=True, eq=False)
-class TestTimeOptimisation:
+class TestTimeOptimisation(InstanceSolver):
     """PINO's fine-tuning of a trained predictor to each instance by its residual alone.
 
     Every instance begins with a copy of the predictor of `network`, which stays as it is; a
@@ -65,22 +96,17 @@ class TestTimeOptimisation:
         check_positive("learning_rate", self.learning_rate)
         FixedSteps(self.steps)
 
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
-        """Adapt a copy of the predictor to each sample; the start is its output, never `u0`."""
-        return _each(self._solve_one, problem, u0, observe)
-
-    def _solve_one(self, problem: Problem, observe: Observer | None) -> Solution:
+    def optimisation(self, problem: Problem) -> tuple[_Update, int]:
+        """Adapt a copy of the predictor."""
         adapted = copy.deepcopy(self.network).requires_grad_(True)
         weights = list(adapted.predictor.parameters())  # type: ignore[union-attr]
         optimiser = torch.optim.Adam(weights, self.learning_rate, MOMENTS)
         update = _Update(problem, adapted.predict, optimiser, self.milestones, self.decay)
-        return update.run(self.steps, observe)
+        return update, self.steps
 
 
 @dataclass(frozen=True)
-class PINN:
+class PINN(InstanceSolver):
     """A network of the coordinates, trained from random weights for each instance between walls.
 
     `depth` hidden layers of `width` with tanh, Glorot's initialisation by `seed` (the same for all
@@ -101,21 +127,16 @@ class PINN:
         check_positive("learning_rate", self.learning_rate)
         FixedSteps(self.steps)
 
-    def solve(
-        self, problem: Problem, u0: Tensor | None = None, observe: Observer | None = None
-    ) -> Solution:
-        """Train a network for each sample; the start is its random output, never `u0`."""
+    def optimisation(self, problem: Problem) -> tuple[_Update, int]:
+        """Train a network from its random weights."""
         equation = problem.equation
-        if equation.periodic:
+        if equation.boundary != "walls":
             raise InvalidInput("equation", "a static equation between walls", equation.name)
-        return _each(self._solve_one, problem, u0, observe)
-
-    def _solve_one(self, problem: Problem, observe: Observer | None) -> Solution:
         network = _perceptron(self.width, self.depth, self.seed).to(problem.inputs.device)
         optimiser = torch.optim.Adam(network.parameters(), self.learning_rate, MOMENTS)
         milestones = [self.steps // 3, self.steps // 2, 2 * self.steps // 3]
-        field = _between_walls(network)
-        return _Update(problem, field, optimiser, milestones, self.decay).run(self.steps, observe)
+        update = _Update(problem, _between_walls(network), optimiser, milestones, self.decay)
+        return update, self.steps
 
 
 class _Update:
@@ -137,12 +158,11 @@ class _Update:
         self.scale = torch.where(guess > 0, guess, 1.0).to(weight.dtype)
         self.current: Tensor | None = None
 
-    def run(self, steps: int, observe: Observer | None) -> Solution:
-        """The loop, from the field as it is."""
-        start = self.given.impose(self.field(self.problem).to(self.given.inputs))
-        return iterate(self, self.given, start, FixedSteps(steps), observe)
+    def start(self) -> Tensor:
+        """The field as it is."""
+        return self.given.impose(self.field(self.problem).detach().to(self.given.inputs))
 
-    def __call__(self, problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
+    def __call__(self, now: Iterate) -> Tensor:
         with torch.enable_grad():
             # the field that this step returns is the one whose gradient the next one needs
             current = self.field(self.problem) if self.current is None else self.current
@@ -151,27 +171,17 @@ class _Update:
             loss = relative.norm() / relative.numel() ** 0.5
             if not bool(torch.isfinite(loss)):
                 # its gradient would be zero, and standing still is not what happens here
-                return torch.full_like(u, torch.nan)
+                return torch.full_like(now.u, torch.nan)
             self.optimiser.zero_grad()
             loss.backward()
             self.optimiser.step()
             self.schedule.step()
             self.current = self.field(self.problem)
-        return problem.impose(self.current.detach().to(u))
+        return self.given.impose(self.current.detach().to(now.u))
 
 
-@torch.no_grad()
-def _each(
-    solve_one: Callable[[Problem, Observer | None], Solution],
-    problem: Problem,
-    u0: Tensor | None,
-    observe: Observer | None,
-) -> Solution:
-    """The solutions of the single instances as one."""
-    if u0 is not None:
-        raise InvalidInput("u0", "None: the start is what the network says", tuple(u0.shape))
-    begin = time.perf_counter()
-    parts = [solve_one(problem.select([i]), _told_apart(observe, i)) for i in range(problem.batch)]
+def _joined(problem: Problem, parts: list[Solution]) -> Solution:
+    """The solutions of the single samples as one."""
     longest = max(len(part.residual_norms) for part in parts)
     norms = torch.full((longest, problem.batch), torch.nan, dtype=torch.float64)
     for i, part in enumerate(parts):
@@ -183,19 +193,8 @@ def _each(
         residual_norms=norms,
         residual_scale=torch.cat([part.residual_scale for part in parts]),
         steps=torch.cat([part.steps for part in parts]),
-        seconds=time.perf_counter() - begin,
+        seconds=0.0,
     )
-
-
-def _told_apart(observe: Observer | None, sample: int) -> Observer | None:
-    """The observer of a batch, for one of its samples solved alone."""
-    if observe is None:
-        return None
-
-    def tell(observation: Observation) -> None:
-        observe(replace(observation, samples=torch.tensor([sample])))
-
-    return tell
 
 
 def _perceptron(width: int, depth: int, seed: int) -> nn.Sequential:

@@ -62,6 +62,11 @@ class Stencil:
         """Je."""
         return (e - self._add_neighbours(torch.zeros_like(e), e)).mul_(self.diagonal)
 
+    def select(self, mask: Tensor) -> Stencil:
+        """Some of the samples."""
+        neighbours = {shift: values[mask] for shift, values in self.neighbours.items()}
+        return Stencil(self.diagonal[mask], self.inverse[mask], neighbours)
+
     def _add_neighbours(self, total: Tensor, e: Tensor) -> Tensor:
         """total + Σₖ cₖSₖe, in place; the first and the last points are wall and have no cₖ."""
         row, margin = e.flatten(1), max(self.neighbours)

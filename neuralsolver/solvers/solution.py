@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from scipy.sparse.linalg import splu
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import jacobian_diagonal, sparse_jacobian
+from neuralsolver.equations.jacobian import jacobian_diagonal
+from neuralsolver.solvers.newton import newton_correction
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,6 +29,7 @@ class Status(Enum):
     TOLERANCE = "the residual fell below the tolerance"
     PLATEAU = "the residual stopped improving"
     STEP_LIMIT = "ran out of steps before the tolerance was reached"
+    STALLED = "the residual stopped improving far from a solution: do not use this answer"
     DIVERGED = "the residual grew without bound; the best iterate is returned"
     OUT_OF_MEMORY = "the problem did not fit in memory"
 
@@ -43,7 +43,7 @@ class Status(Enum):
 class Solution:
     """A solved batch. `residual_norms[k, b]` is the RMS residual of sample b after k steps, NaN
     once the sample has stopped; `residual_scale[b]` is that of the first guess. The residual of a
-    flow is measured as `Problem.weigh` says: raw, it rises before the error has fallen."""
+    flow is measured as `Problem.measure` says: raw, it rises before the error has fallen."""
 
     problem: Problem
     tensor: Tensor
@@ -53,6 +53,35 @@ class Solution:
     steps: Tensor
     seconds: float
     notes: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        u: Tensor,
+        *,
+        seconds: float = 0.0,
+        stop: Callable[[Tensor, Tensor], list[Status | None]] | None = None,
+        **notes: Any,
+    ) -> Solution:
+        """A field that was found without steps, judged: by a stopping rule, where one is given."""
+        norms, scale = (
+            residual_norm(problem.measure(problem.residual(u))).cpu(),
+            guess_norm(problem),
+        )
+        verdicts = [Status.FINISHED] * problem.batch if stop is None else stop(norms[None], scale)
+        finite = torch.isfinite(norms).tolist()
+        status = (v or Status.STEP_LIMIT for v in verdicts)
+        return cls(
+            problem=problem,
+            tensor=u,
+            status=tuple(s if f else Status.DIVERGED for s, f in zip(status, finite, strict=True)),
+            residual_norms=norms[None],
+            residual_scale=scale,
+            steps=torch.zeros(problem.batch, dtype=torch.long),
+            seconds=seconds,
+            notes=notes,
+        )
 
     @property
     def u(self) -> Any:
@@ -67,7 +96,7 @@ class Solution:
     @property
     def relative_residual(self) -> Tensor:
         """RMS residual of the returned field over that of the first guess, per sample."""
-        residual = self.problem.weigh(self.problem.residual(self.tensor))
+        residual = self.problem.measure(self.problem.residual(self.tensor))
         return residual_norm(residual).cpu() / self.residual_scale
 
     @property
@@ -80,7 +109,7 @@ class Solution:
         """
         problem = self.problem.in_precision(torch.float64)
         sigma = problem.equation.smallest_singular_value(problem.inputs)
-        if sigma is None:
+        if sigma is None or problem.known is not None:
             return None
         u = self.tensor.double()
         size = residual_norm(u)
@@ -108,9 +137,11 @@ class Solution:
         if problem.equation.smallest_singular_value(problem.inputs) is not None:
             return None
         u = self.tensor.detach().double()
-        if problem.equation.periodic or u.dim() != 4:
-            added = problem.equation.invert_linear_part(problem.residual(u))
-            return None if added is None else (residual_norm(added) / residual_norm(u)).cpu()
+        added = problem.equation.invert_linear_part(problem.residual(u))
+        if added is not None:
+            return (residual_norm(added) / residual_norm(u)).cpu()
+        if problem.equation.boundary != "walls" or problem.equation.frames:
+            return None
         size, whole = residual_norm(d := newton_correction(problem, u)), residual_norm(u + d)
         return torch.where(size.isfinite() & (whole > 0), size / whole, torch.inf).cpu()
 
@@ -127,7 +158,8 @@ class Solution:
         """
         relative, bound = self.relative_residual, self.error_bound
         estimate = self.error_estimate if self.estimate_is_cheap else None
-        u_is_flow = self.problem.equation.periodic
+        how = "the residual added up over time" if self.problem.equation.frames else ""
+        how = how or "one Newton correction"
         lines = []
         for status, count in Counter(self.status).items():
             chosen = torch.tensor([s is status for s in self.status])
@@ -142,7 +174,6 @@ class Solution:
             if bound is not None:
                 lines.append(f"relative error at most {float(bound[chosen].max()):.1e}")
             if estimate is not None:
-                how = "the residual added up over time" if u_is_flow else "one Newton correction"
                 largest = float(estimate[chosen].max())
                 lines.append(f"relative error about {largest:.1e} (estimate: {how})")
         return "\n".join(lines)
@@ -159,13 +190,7 @@ def residual_norm(residual: Tensor) -> Tensor:
     return residual.flatten(1).double().square().mean(1).sqrt()
 
 
-def newton_correction(problem: Problem, u: Tensor) -> Tensor:
-    """d with J(u) d = −F(u) between walls, one sparse factorisation per sample; ∞ if singular."""
-    right = -problem.residual(u)[:, 0, 1:-1, 1:-1].flatten(1).detach().cpu().numpy()
-    solution = np.full_like(right, np.inf)
-    for i, jacobian in enumerate(sparse_jacobian(problem, u)):
-        with suppress(RuntimeError):  # how splu says that a matrix is singular
-            solution[i] = splu(jacobian.tocsc()).solve(right[i])
-    correction = torch.zeros_like(u)
-    correction[:, 0, 1:-1, 1:-1] = torch.from_numpy(solution).to(u).view_as(u[:, 0, 1:-1, 1:-1])
-    return correction
+def guess_norm(problem: Problem) -> Tensor:
+    """The unit of all residuals of a problem: the measured one of its first guess."""
+    guess = residual_norm(problem.measure(problem.residual(problem.first_guess())))
+    return guess.cpu().clamp_min(torch.finfo(torch.float64).tiny)

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import torch
 
 from neuralsolver.equations import Problem
-from neuralsolver.solvers.iterate import FixedSteps
 from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.solvers.stopping import FixedSteps
 
 CANDIDATES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 

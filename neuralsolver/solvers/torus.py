@@ -17,84 +17,53 @@ gave them.
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.fourier import resample
-from neuralsolver.equations.navier_stokes import with_initial_frame
-from neuralsolver.solvers.acceleration import Anderson
-from neuralsolver.solvers.iterate import FixedSteps, Observer, Step, StoppingRule, iterate
+from neuralsolver.solvers.iterate import Iterate
 from neuralsolver.solvers.neural_solver import NeuralSolver
-from neuralsolver.solvers.solution import Solution
-
-MEMORY = 15
-"""Trajectories that are mixed: with fewer, a flow of smaller viscosity drifts away again."""
-
-
-def on_grid(problem: Problem, points: int) -> Problem:
-    """The same flow on another grid."""
-    return Problem(problem.equation, resample(problem.inputs, points))
+from neuralsolver.solvers.solution import Solution, Status
+from neuralsolver.solvers.stopping import StoppingRule
 
 
 class SpectralStep:
-    """A step of a solver trained on as many points or fewer, as a step of `iterate`."""
+    """A step of a solver on its own grid, or on a finer one through the modes both have."""
 
     def __init__(self, solver: NeuralSolver, trained: int) -> None:
-        self.solver, self.trained = solver, trained
-        self.numbers = itertools.count()
+        self.step, self.trained = solver.stepper(), trained
 
-    def __call__(self, problem: Problem, u: Tensor, residual: Tensor) -> Tensor:
-        number = next(self.numbers)
+    def __call__(self, now: Iterate) -> Tensor:
+        problem = now.problem
         if problem.resolution == self.trained:
-            return self.solver.step(problem, u, residual, number)
-        coarse = on_grid(problem, self.trained)
-        before = coarse.impose(resample(u, self.trained))
-        read = resample(residual, self.trained)
-        after = self.solver.step(coarse, before, read, number)
-        return problem.impose(u + resample(after - before, problem.resolution))
+            return self.step(now)
+        coarse = problem.resampled(problem.equation.grid(self.trained))
+        grid, below = problem.grid, coarse.grid
+        u = coarse.impose(grid.resample(now.u, below))
+        after = self.step(Iterate(coarse, u, grid.resample(now.residual, below)))
+        return problem.impose(now.u + below.resample(after - u, grid))
+
+    def keep(self, mask: Tensor) -> None:
+        """Forget the samples that have stopped."""
+        self.step.keep(mask)
 
 
-@dataclass(frozen=True)
-class Flow:
-    """A solver of flows on any grid; `accelerate` wraps its steps in Anderson mixing."""
+def cut(solved: Solution, problem: Problem, stop: StoppingRule) -> Solution:
+    """The answer of a finer grid on that of `problem`, judged there: its residual is its own.
 
-    solver: NeuralSolver
-    trained: int
-    accelerate: bool = False
+    A sample that ended well on the finer grid has still to meet a tolerance on this one; where none
+    was asked for, it ends as it ended there.
+    """
+    u = solved.problem.grid.resample(solved.tensor, problem.grid)
+    # the modes beyond n/3 are known better than this grid could tell: only frame 0 is imposed
+    u[:, :, 0] = problem.inputs
+    judged = Solution.of(problem, u, stop=stop)
+    status = tuple(map(_ending, judged.status, solved.status))
+    return replace(judged, status=status, steps=solved.steps, notes=solved.notes)
 
-    @torch.no_grad()
-    def solve(
-        self,
-        problem: Problem,
-        u0: Tensor | None = None,
-        observe: Observer | None = None,
-        *,
-        stop: StoppingRule | None = None,
-    ) -> Solution:
-        """Solve on the grid of the problem; the rule stops the iteration on either grid."""
-        stop = stop or self.solver.stop
-        n = problem.resolution
-        if n < self.trained:
-            return self._cut(problem, u0, observe, stop)
-        if n > self.trained and u0 is None:
-            u0 = resample(self.solve(on_grid(problem, self.trained), stop=stop).tensor, n)
-        start = self.solver.predict(problem) if u0 is None else u0.to(problem.inputs)
-        step: Step = SpectralStep(self.solver, self.trained)
-        if self.accelerate and self.solver.corrector is not None:
-            step = Anderson(step, MEMORY)
-        return iterate(step, problem, problem.impose(start), stop, observe)
 
-    def _cut(
-        self, problem: Problem, u0: Tensor | None, observe: Observer | None, stop: StoppingRule
-    ) -> Solution:
-        """The answer of the trained grid on fewer points; what is observed is that answer."""
-        start = None if u0 is None else resample(u0.to(problem.inputs), self.trained)
-        solved = self.solve(on_grid(problem, self.trained), start, stop=stop)
-        # the modes beyond n/3 are known better than the grid of n points could tell
-        answer = with_initial_frame(resample(solved.tensor, problem.resolution), problem.inputs)
-        judged = iterate(lambda problem, u, residual: u, problem, answer, FixedSteps(0), observe)
-        return replace(judged, status=solved.status, steps=solved.steps)
+def _ending(here: Status, there: Status) -> Status:
+    if here in (Status.TOLERANCE, Status.DIVERGED):
+        return here
+    return Status.STEP_LIMIT if there is Status.TOLERANCE else there

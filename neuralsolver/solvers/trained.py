@@ -1,24 +1,26 @@
 """A trained neural solver, as a user meets it: a problem in, a solution out, on any grid.
 
-What it does depends on what is asked for:
+How a solve is composed (`TrainedSolver.compose`), by what the problem is and what is asked for:
 
-    steps = k           the plain iteration, k corrections (V-cycles on a finer grid)
-    tolerance = ε       until the residual is ε times that of the zero field, accelerated: flexible
-                        GMRES for linear equations, Anderson mixing for nonlinear ones
-    neither             tolerance 1e-6
-
-A flow is different: a true one has a residual, below which no tolerance leads, so that with neither
-the iteration goes on for as long as the residual improves, in float32. See `torus` for its grids.
-
-With a tolerance, iterate and residual are kept in float64 (iterative refinement; the networks stay
-in float32): how small a residual float32 can show depends on the grid, 1e-5 on 64 × 64 points.
+    precision       that of the equation; the networks stay in float32 (iterative refinement)
+    start           the prediction; on a finer grid, nested iteration from the trained one
+    step            a correction; on a finer grid a V-cycle (walls), or a correction of the modes
+                    that the trained grid has (torus); a flow on fewer points is solved on the
+                    trained grid and cut
+    acceleration    flexible GMRES for linear equations, Anderson mixing for the others; none where
+                    a number of steps is asked for
+    stopping        steps = k          after k corrections
+                    tolerance = ε      when the residual is ε times that of the first guess
+                    neither            ε = 1e-6; for as long as the residual improves, where a true
+                                       solution leaves a residual
+    polish          what ends without the tolerance is carried on by Newton's method
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,26 +29,32 @@ from torch import Tensor
 from neuralsolver.equations import Equation, Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.acceleration import Anderson, Krylov
-from neuralsolver.solvers.classical import polish as finish
+from neuralsolver.solvers.classical import polished
 from neuralsolver.solvers.iterate import (
-    FixedSteps,
-    Observer,
-    ResidualBelow,
-    Step,
-    StoppingRule,
-    iterate,
+    Iterations,
+    Observation,
+    Solve,
+    Solver,
+    Start,
+    Stepper,
+    iterations,
 )
-from neuralsolver.solvers.multilevel import VCycle, nested_iteration
-from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.solvers.multilevel import VCycle
+from neuralsolver.solvers.neural_solver import NeuralSolver, NeuralStepper
 from neuralsolver.solvers.solution import Solution
-from neuralsolver.solvers.torus import Flow
+from neuralsolver.solvers.stopping import FixedSteps, ResidualBelow, StoppingRule
+from neuralsolver.solvers.torus import SpectralStep, cut
 
 DEFAULT_TOLERANCE = 1e-6
 MAX_STEPS = 200
+PATIENCE = 40
+"""Steps that may pass without halving a residual before polishing is the better bet."""
+MEMORY, MEMORY_OF_FRAMES = 8, 15
+"""Iterates that are mixed: with fewer, a flow of smaller viscosity drifts away again."""
 
 
 @dataclass(frozen=True)
-class TrainedSolver:
+class TrainedSolver(Solver):
     """Networks with the equation and the grid they were trained for, and the record of it."""
 
     network: NeuralSolver
@@ -56,14 +64,13 @@ class TrainedSolver:
 
     def check(self, problem: Problem) -> None:
         """Raise InvalidInput for a problem these networks cannot be applied to."""
-        expected = self.equation
-        if problem.equation.input_names != expected.input_names:
-            names = " and ".join(expected.input_names)
-            raise InvalidInput(
-                "problem", f"an equation with {names} as input", problem.equation.name
-            )
-        if expected.periodic:
-            self._check_flow(problem)
+        trained, given = self.equation, problem.equation
+        if given.input_names != trained.input_names:
+            names = " and ".join(trained.input_names)
+            raise InvalidInput("problem", f"an equation with {names} as input", given.name)
+        if given.frames != trained.frames:
+            raise InvalidInput("frames", f"{trained.frames}, as trained", given.frames)
+        if trained.boundary == "torus":
             return
         if problem.resolution < self.resolution:
             least = f"at least {self.resolution}, on which the networks were trained"
@@ -71,60 +78,105 @@ class TrainedSolver:
         if self.network.corrector is None and problem.resolution != self.resolution:
             raise InvalidInput("resolution", f"{self.resolution}", problem.resolution)
 
-    def _check_flow(self, problem: Problem) -> None:
-        """The frames are the channels of the networks; the grid is of no concern."""
-        trained, got = (e.solution_shape(8)[1] - 1 for e in (self.equation, problem.equation))
-        if got != trained:
-            raise InvalidInput("frames", f"{trained}, as trained", got)
-
-    @torch.no_grad()
-    def solve(
-        self,
-        problem: Problem,
-        u0: Tensor | None = None,
-        observe: Observer | None = None,
-        *,
-        steps: int | None = None,
-        tolerance: float | None = None,
-        accelerate: bool | None = None,
-        polish: bool = False,
-    ) -> Solution:
-        """Solve `problem`; see the module for what `steps` and `tolerance` choose."""
-        begin = time.perf_counter()
+    def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
+        """A solve with the options `steps` or `tolerance`, `accelerate`, `polish`, `precision`."""
+        asked = _Options(**options)
         self.check(problem)
-        stop = self._rule(steps, tolerance)
-        accelerate = steps is None if accelerate is None else accelerate
-        if problem.equation.periodic:
-            flow = Flow(self.network, self.resolution, accelerate)
-            solution = flow.solve(problem.in_precision(torch.float32), u0, observe, stop=stop)
-            return replace(solution, seconds=time.perf_counter() - begin)
-        if steps is None:
-            problem = problem.in_precision(torch.float64)
-        if u0 is None:
-            start = nested_iteration(self.network, self.resolution, problem)
-        else:
-            start = problem.impose(torch.as_tensor(u0).to(problem.inputs))
-        step: Step = self.network.step
-        if problem.resolution > self.resolution:
-            step = VCycle(self.network, self.resolution)
-        if accelerate:
-            step = Krylov(step) if problem.equation.linear else Anderson(step)
-        solution = iterate(step, problem, start, stop, observe)
-        solution = replace(solution, seconds=time.perf_counter() - begin)
-        if polish and tolerance is not None and not solution.good:
-            solution = finish(solution, tolerance, compare=True)
-        return solution
+        problem = problem.in_precision(asked.precision or problem.equation.precision)
+        if u0 is not None:
+            u0 = problem.impose(torch.as_tensor(u0).to(problem.inputs))
+        stop = self._rule(asked)
+        if problem.resolution < self.resolution:
+            return self._elsewhere(problem, u0, asked, stop)
+        step = self._stepper(problem)
+        start = self._start(problem, step, asked, stop) if u0 is None else u0
+        finish = None
+        if (
+            asked.polish
+            and isinstance(stop, ResidualBelow)
+            and problem.equation.boundary == "walls"
+        ):
+            finish = partial(polished, tolerance=stop.tolerance)
+        return Solve(problem, start, self._accelerated(step, problem, asked), stop, finish)
 
-    def _rule(self, steps: int | None, tolerance: float | None) -> StoppingRule:
-        if steps is not None and tolerance is not None:
-            got = f"{steps} steps and a tolerance of {tolerance}"
-            raise InvalidInput("steps", "either steps or a tolerance", got)
+    def _stepper(self, problem: Problem) -> NeuralStepper | SpectralStep | VCycle:
+        """Corrections on the trained grid or a finer one."""
+        if problem.equation.boundary == "torus":
+            return SpectralStep(self.network, self.resolution)
+        if problem.resolution > self.resolution:
+            return VCycle(self.network, problem, self.resolution)
+        return self.network.stepper()
+
+    def _start(
+        self, problem: Problem, step: Stepper, asked: _Options, stop: StoppingRule
+    ) -> Tensor | Start:
+        """The prediction, or on a finer grid what the trained one has come to."""
+        if isinstance(step, VCycle):
+            return step.start()
+        if problem.resolution > self.resolution:
+            return self._resampled_start(problem, asked, stop)
+        return self.network.predict(problem)
+
+    def _accelerated(self, step: Stepper, problem: Problem, asked: _Options) -> Stepper:
+        wanted = asked.steps is None if asked.accelerate is None else asked.accelerate
+        if not wanted or self.network.corrector is None:
+            return step
+        if problem.equation.linear:
+            return Krylov(step)
+        return Anderson(step, MEMORY_OF_FRAMES if problem.equation.frames else MEMORY)
+
+    def _rule(self, asked: _Options) -> StoppingRule:
         if self.network.corrector is None:
-            if steps:
-                raise InvalidInput("steps", "0, because this model has no corrector", steps)
-            return FixedSteps(0) if tolerance is None else ResidualBelow(tolerance, 0)
-        if steps is not None:
-            return FixedSteps(steps)
-        if tolerance is None and self.equation.periodic:
+            if asked.steps:
+                raise InvalidInput("steps", "0, because this model has no corrector", asked.steps)
+            return FixedSteps(0) if asked.tolerance is None else ResidualBelow(asked.tolerance, 0)
+        if asked.steps is not None:
+            return FixedSteps(asked.steps)
+        if asked.tolerance is None and self.equation.has_floor:
             return self.network.stop
-        return ResidualBelow(tolerance or DEFAULT_TOLERANCE, MAX_STEPS)
+        tolerance = DEFAULT_TOLERANCE if asked.tolerance is None else asked.tolerance
+        return ResidualBelow(tolerance, MAX_STEPS, PATIENCE)
+
+    def _resampled_start(self, problem: Problem, asked: _Options, stop: StoppingRule) -> Start:
+        """The answer of the trained grid, on the finer one of the problem."""
+        trained = problem.resampled(problem.equation.grid(self.resolution))
+        step = self._accelerated(self._stepper(trained), trained, asked)
+        u = self.network.predict(trained)
+        solved = yield from iterations(step, trained, u, stop, stage="start")
+        return trained.grid.resample(solved.tensor, problem.grid)
+
+    def _elsewhere(
+        self, problem: Problem, u0: Tensor | None, asked: _Options, stop: StoppingRule
+    ) -> Solve:
+        """A flow on fewer points than trained: solved on the trained grid, and cut."""
+        trained = problem.resampled(problem.equation.grid(self.resolution))
+        start = self.network.predict(trained)
+        if u0 is not None:
+            start = trained.impose(problem.grid.resample(u0, trained.grid))
+        step = self._accelerated(self._stepper(trained), trained, asked)
+
+        def finish(solved: Solution) -> Iterations:
+            answer = cut(solved, problem, stop)
+            residual = problem.residual(answer.tensor)
+            samples, norms = torch.arange(problem.batch), answer.residual_norms[-1]
+            at = (int(solved.steps.max()), samples, answer.tensor, residual, norms)
+            yield Observation("solve", *at, answer.residual_scale)
+            return answer
+
+        return Solve(trained, start, step, stop, finish, stage="start")
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What is asked for."""
+
+    steps: int | None = None
+    tolerance: float | None = None
+    accelerate: bool | None = None
+    polish: bool = False
+    precision: torch.dtype | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps is not None and self.tolerance is not None:
+            got = f"{self.steps} steps and a tolerance of {self.tolerance}"
+            raise InvalidInput("steps", "either steps or a tolerance", got)

@@ -20,11 +20,12 @@ from torch import Tensor, nn
 
 from neuralsolver.equations import Equation, Problem
 from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers.iterate import FixedSteps
+from neuralsolver.solvers.history import History
 from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.solvers.stopping import FixedSteps
 from neuralsolver.training.checkpoint import load_state, save_state
 from neuralsolver.training.distributed import World
-from neuralsolver.training.objectives import OBJECTIVES, Batch, squared_norm
+from neuralsolver.training.objectives import OBJECTIVES, Batch
 from neuralsolver.training.plan import Plan, Record
 
 VALIDATION_STEPS = 10
@@ -135,7 +136,7 @@ class _Run:
         """Learn from the next samples of a dataset, from where their last visit ended."""
         index = self.plan.samples(self.record.batches, len(examples))
         share = index[self.world.rank :: self.world.size]
-        inputs, target = examples.tensors(share, dtype=precision_of(examples.equation))
+        inputs, target = examples.tensors(share, dtype=examples.equation.precision)
         problem = Problem(examples.equation, inputs.to(self.world.device))
         steps = self.plan.corrections(self.record.batches)
         batch = Batch(problem, target.to(self.world.device), steps)
@@ -277,25 +278,11 @@ class _Swapped:
         self._swap()
 
 
-def precision_of(equation: Equation) -> torch.dtype:
-    """float64, which small errors need; those of a flow stay far above what float32 resolves, in
-    which its transforms take a seventh of the time."""
-    return torch.float32 if equation.periodic else torch.float64
-
-
 def error_history(solver: NeuralSolver, examples: Examples, steps: int) -> list[float]:
     """Mean relative L2 error of the prediction and after each correction."""
-    inputs, target = examples.tensors(slice(None), dtype=precision_of(examples.equation))
+    inputs, target = examples.tensors(slice(None), dtype=examples.equation.precision)
     device = next(solver.parameters()).device
-    problem, target = Problem(examples.equation, inputs.to(device)), target.to(device)
-    errors: list[float] = []
-    if solver.corrector is None:
-        steps = 0
-
-    def observe(seen: Any) -> None:
-        truth = target[seen.samples]
-        ratio = squared_norm(seen.u - truth) / squared_norm(truth)
-        errors.append(float(ratio.sqrt().mean()))
-
-    solver.solve(problem, observe=observe, stop=FixedSteps(steps))
-    return errors
+    problem, history = Problem(examples.equation, inputs.to(device)), History.of_errors(target)
+    stop = FixedSteps(0 if solver.corrector is None else steps)
+    solver.solve(problem, observe=history, stop=stop)
+    return history.means()

@@ -11,7 +11,7 @@ whatever the number of steps K.
     physics_informed  L = 5 ‖û⁰ − u‖/‖u‖ + ‖F(û⁰)‖/‖F(g)‖                  PINO, weighted as there
     reconstruction_and_residual   reconstruction + 10⁻² ‖F(û⁽ᵏ⁾)‖²/‖F(g)‖²   the paper's ablation
 
-g is the first guess of the equation: zero, or a flow that stands still. Without a predictor the
+g is the first guess of the equation: zero, or the initial frame repeated. Without a predictor the
 first term of the contraction is not there.
 
 The paper's text averages K+1 predictions, its appendix K; we follow the text, in which the last
@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
+from neuralsolver.solvers.iterate import Iterate
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.training.denoising import denoising
 
@@ -57,11 +58,10 @@ Objective = Callable[[Any, Any], Iterator[Tensor]]
 
 def reconstruction(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     """Mean squared error of all K+1 predictions."""
-    u = solver.predict(batch.problem)
+    u, step = solver.predict(batch.problem), solver.stepper()
     yield (u - batch.target).square().mean() / (batch.steps + 1)
-    for step in range(batch.steps):
-        u = u.detach()
-        u = solver.step(batch.problem, u, batch.problem.residual(u), step)
+    for _ in range(batch.steps):
+        u = step(Iterate.of(batch.problem, u.detach()))
         yield (u - batch.target).square().mean() / (batch.steps + 1)
 
 
@@ -75,9 +75,10 @@ def contraction(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     u = prediction = prediction.detach()
     if batch.start is not None:
         u = _where(torch.isfinite(squared_norm(batch.start)), batch.start, prediction)
+    step = solver.stepper()
     for _ in range(batch.steps):
         before = squared_norm(u - target)
-        u = solver.step(problem, u, problem.residual(u))
+        u = step(Iterate.of(problem, u))
         after = squared_norm(u - target)
         yield (after / before).mean()
         # an untrained corrector leads astray: what is worse than nothing starts afresh
@@ -92,11 +93,10 @@ def reconstruction_and_residual(solver: NeuralSolver, batch: Batch) -> Iterator[
     """The reconstruction loss with the residual of every prediction as a second aim."""
     problem, weight = batch.problem, RESIDUAL_WEIGHT / (batch.steps + 1)
     size = squared_norm(problem.residual(problem.first_guess()))
-    u = solver.predict(problem)
-    for step in range(batch.steps + 1):
-        if step:
-            u = u.detach()
-            u = solver.step(problem, u, problem.residual(u), step - 1)
+    u, step = solver.predict(problem), solver.stepper()
+    for number in range(batch.steps + 1):
+        if number:
+            u = step(Iterate.of(problem, u.detach()))
         error = (u - batch.target).square().mean() / (batch.steps + 1)
         yield error + weight * (squared_norm(problem.residual(u)) / size).mean()
 

@@ -10,13 +10,13 @@ from neuralsolver.data.truth import Truth, truncate_spectrum, truth
 from neuralsolver.equations import (
     Darcy,
     Equation,
+    Grid,
     Helmholtz,
     NavierStokes,
     Poisson,
     Problem,
     generator,
 )
-from neuralsolver.equations.base import zero_ring
 from neuralsolver.equations.stencils import laplacian
 from neuralsolver.errors import InvalidInput
 from neuralsolver.reference import cosine_field
@@ -29,7 +29,9 @@ class AllenCahn(Equation):
     width: float = 0.4
 
     def residual(self, u, inputs):
-        return self.width**2 * laplacian(u) + zero_ring(u - u**3 - inputs)
+        return self.width**2 * laplacian(u) + Grid.between_walls(*u.shape[-2:]).zero_walls(
+            u - u**3 - inputs
+        )
 
     def sample(self, rng, resolution):
         return 2.0 * cosine_field(rng, resolution)[None]
@@ -77,7 +79,7 @@ def test_the_default_solver_flags_what_it_cannot_solve():
     @dataclass(frozen=True)
     class Impossible(AllenCahn):
         def residual(self, u, inputs):
-            return zero_ring(u**2 + 1.0 + 0 * inputs)
+            return Grid.between_walls(*u.shape[-2:]).zero_walls(u**2 + 1.0 + 0 * inputs)
 
     assert not truth(Impossible(), draw(Impossible(), 1)).solved.any()
 

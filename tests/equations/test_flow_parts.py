@@ -12,6 +12,7 @@ import torch
 from neuralsolver.data.truth import truth
 from neuralsolver.equations import EQUATIONS, NavierStokes, Problem, equation_named
 from neuralsolver.errors import InvalidInput
+from neuralsolver.solvers import Iterate
 from neuralsolver.solvers.error_signals import integrated_residual
 from tests.exact import steady_shear, torus_grid
 
@@ -86,7 +87,7 @@ def test_equations_between_walls_have_no_such_part_and_their_error_signal_says_s
     problem = Problem.random(EQUATIONS[name], 12)
     assert problem.equation.invert_linear_part(problem.zeros()) is None
     with pytest.raises(InvalidInput, match=f"equation: expected .*linear part.*{name}"):
-        integrated_residual(problem, problem.zeros(), problem.zeros())
+        integrated_residual(Iterate.of(problem, problem.zeros()))
 
 
 @pytest.mark.parametrize("n", [16, 20])

@@ -15,11 +15,12 @@ from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.evaluation.measure import Subject, measure
 from neuralsolver.evaluation.metrics import relative_error, residual_mse
 from neuralsolver.experiments.evaluate import Evaluation
-from neuralsolver.experiments.methods import METHODS, Answered, Setting
+from neuralsolver.experiments.methods import METHODS, Setting
 from neuralsolver.experiments.paper import EXPERIMENTS, Regime, instances
 from neuralsolver.experiments.recipes import RECIPES, make_plan, make_solver
 from neuralsolver.experiments.rows import append_row, read_rows
 from neuralsolver.experiments.scales import SCALES
+from neuralsolver.solvers.wrappers import Answer
 
 TINY = replace(SCALES["tiny"], samples=16, batches=2)
 FIELDS = {"error", "error_spread", "error_worst", "residual", "steps", "status", "samples"}
@@ -136,7 +137,7 @@ def test_the_error_in_a_row_is_the_error_of_the_field():
     exact = torch.rand(3, 1, 16, 16, dtype=torch.float64)
     factors = torch.tensor([1.1, 0.8, 1.0]).double().view(3, 1, 1, 1)
     known = {float(f.sum()): u for f, u in zip(problem.inputs, factors * exact, strict=True)}
-    solver = Answered(lambda p: torch.stack([known[float(f.sum())] for f in p.inputs]))
+    solver = Answer(lambda p: torch.stack([known[float(f.sum())] for f in p.inputs]))
     row = measure(solver, Subject(problem, problem, exact), batch=2)
     assert row["error"] == pytest.approx(0.1, rel=1e-3)
     assert row["error_worst"] == pytest.approx(0.2, rel=1e-3)

@@ -14,7 +14,7 @@ from neuralsolver.data.truth import truth
 from neuralsolver.equations import EQUATIONS, Darcy, Helmholtz, NavierStokes, Poisson, Problem
 from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.equations.stencils import laplacian_eigenvalues
-from neuralsolver.solvers import FixedSteps, iterate
+from neuralsolver.solvers import Solution
 
 COUNT = 40
 POINTS = 12
@@ -47,7 +47,7 @@ def test_the_bound_holds(equation, seed, magnitude, smooth):
     else:
         error = rng.standard_normal(exact.shape)
     u = exact + problem.impose(torch.from_numpy(10.0**magnitude * error) * exact.abs().max())
-    solution = iterate(lambda p, v, w: v, problem, u, FixedSteps(0))
+    solution = Solution.of(problem, u)
     actual = (solution.tensor - exact).flatten(1).norm(dim=1) / exact.flatten(1).norm(dim=1)
     bound = solution.error_bound
     assert bound is not None
@@ -81,7 +81,7 @@ def test_the_bound_holds_at_resonance_without_allowance(distance, sign, seed, ma
     shape = wave if smooth else rng.standard_normal(exact.shape)
     error = 10.0**magnitude * rng.standard_normal((COUNT, 1, 1, 1)) * shape
     u = u_exact + problem.impose(torch.from_numpy(np.broadcast_to(error, exact.shape).copy()))
-    solution = iterate(lambda p, v, w: v, problem, u, FixedSteps(0))
+    solution = Solution.of(problem, u)
     actual = (u - u_exact).flatten(1).norm(dim=1) / u_exact.flatten(1).norm(dim=1)
     assert (actual <= solution.error_bound).all()
 
@@ -109,14 +109,14 @@ def test_darcy_states_a_lower_bound():
 def test_equations_without_a_proof_promise_nothing():
     for equation in (EQUATIONS["nonlinear-helmholtz"], Darcy(stencil="wide")):
         problem = Problem.random(equation, 12, 1)
-        solution = iterate(lambda p, v, w: v, problem, problem.zeros(), FixedSteps(0))
+        solution = Solution.of(problem, problem.zeros())
         assert solution.error_bound is None
         assert "at most" not in solution.summary()
 
 
 def test_the_zero_guess_is_bounded_by_nothing():
     problem = Problem.random(Poisson(), 12, 1)
-    solution = iterate(lambda p, v, w: v, problem, problem.zeros(), FixedSteps(0))
+    solution = Solution.of(problem, problem.zeros())
     assert float(solution.error_bound[0]) == math.inf
     assert "relative error at most inf" in solution.summary()
 
@@ -132,7 +132,7 @@ def test_the_estimate_is_near_small_errors(wavenumber, nonlinearity, size, smoot
     rough = torch.from_numpy(np.random.default_rng(0).standard_normal(exact.shape))
     error = torch.outer(r.sin(), r.sin()).expand_as(exact) if smooth else rough
     u = exact + size * problem.impose(error.clone()) * exact.abs().amax((1, 2, 3), keepdim=True)
-    solution = iterate(lambda p, v, w: v, problem, u, FixedSteps(0))
+    solution = Solution.of(problem, u)
     actual = (u - exact).flatten(1).norm(dim=1) / exact.flatten(1).norm(dim=1)
     estimate = solution.error_estimate
     assert solution.error_bound is None
@@ -145,7 +145,7 @@ def test_the_estimate_is_labelled_lazy_and_only_where_nothing_is_proven(monkeypa
     def still(equation, count=1, n=12):
         problem = Problem.random(equation, n, count)
         u = problem.zeros()
-        return iterate(lambda p, v, w: v, problem, u, FixedSteps(0))
+        return Solution.of(problem, u)
 
     nonlinear = still(EQUATIONS["nonlinear-helmholtz"])
     # from zero, Newton's first correction is the linear solution: all of the answer is missing

@@ -8,7 +8,7 @@ import torch
 from neuralsolver.equations import NavierStokes, Poisson, Problem
 from neuralsolver.equations.fourier import vorticity_derivatives
 from neuralsolver.models import FNO
-from neuralsolver.solvers import FixedSteps, NeuralSolver, ResidualBelow
+from neuralsolver.solvers import FixedSteps, Iterate, NeuralSolver, ResidualBelow
 from neuralsolver.training.objectives import (
     Batch,
     contraction,
@@ -81,7 +81,7 @@ def test_a_corrector_in_space_and_time_reads_frame_by_frame(problem):
     solver = NeuralSolver(None, network, step_size=1.0)
     u = problem.first_guess()
     residual = problem.residual(u)
-    solver.step(problem, u, residual)
+    solver.stepper()(Iterate.of(problem, u))
     assert network.read.shape == (3, 3, 5, 16, 16)
     assert torch.equal(network.read[:, 1:2], u.float())
     assert torch.equal(network.read[:, 2:], residual.float())

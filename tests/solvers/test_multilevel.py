@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 from itertools import pairwise
 
 import pytest
 import torch
 
-from neuralsolver.equations import EQUATIONS, Darcy, Helmholtz, Poisson, Problem
+from neuralsolver.equations import EQUATIONS, Darcy, Grid, Helmholtz, Poisson, Problem
 from neuralsolver.equations.jacobian import jacobian_diagonal, linearisation
-from neuralsolver.solvers import FixedSteps, VCycle, iterate, multilevel, nested_iteration
-from neuralsolver.solvers.grids import prolong, weighted_adjoint
+from neuralsolver.solvers import FixedSteps, Iterate, VCycle, iterate, multilevel
 from neuralsolver.solvers.smoothing import chebyshev_weights, smooth, stencil
 from neuralsolver.training import load
 from tests.networks import sine_solver
@@ -59,20 +57,19 @@ def test_restriction_is_what_automatic_differentiation_says():
     for fine, coarse in ((64, 32), (100, 64), (33, 17)):
         r = torch.randn(2, 1, fine, fine, dtype=torch.float64)
         below = torch.zeros(2, 1, coarse, coarse, dtype=torch.float64, requires_grad=True)
-        (adjoint,) = torch.autograd.grad(prolong(below, fine), below, r)
-        expected = adjoint * ((coarse - 1) / (fine - 1)) ** 2
-        assert torch.allclose(weighted_adjoint(r, coarse), expected, atol=1e-12)
+        big, small = Grid.between_walls(fine, fine), Grid.between_walls(coarse, coarse)
+        (adjoint,) = torch.autograd.grad(small.prolong(below, big), below, r)
+        expected = small.zero_walls(adjoint * ((coarse - 1) / (fine - 1)) ** 2)
+        assert torch.allclose(big.restrict(r, small), expected, atol=1e-12)
 
 
 def test_a_cycle_in_float32_is_the_cycle_in_float64(monkeypatch):
     problem = Problem.random(Darcy(), 64, count=2, seed=1)
     solver, u = load("darcy-contractive").network, problem.zeros()
-    cycle = VCycle(solver, 32)
     with torch.no_grad():
-        single = cycle(problem, u, problem.residual(u))
+        single = VCycle(solver, problem, 32)(Iterate.of(problem, u))
         monkeypatch.setattr(multilevel, "SINGLE_PRECISION_LIMIT", 0)
-        again = problem.select([0, 1])
-        double = cycle(again, u, again.residual(u))
+        double = VCycle(solver, problem, 32)(Iterate.of(problem, u))
     assert single.dtype == double.dtype == torch.float64
     assert float((single - double).norm() / double.norm()) < 1e-5
 
@@ -82,41 +79,41 @@ def test_units_do_not_matter_to_a_cycle():
     solver = sine_solver(0.1)
     problem = Problem.random(Poisson(), 32, seed=1)
     with torch.no_grad():
-        expected = VCycle(solver, 16)(problem, problem.zeros(), problem.residual(problem.zeros()))
+        expected = VCycle(solver, problem, 16)(Iterate.of(problem, problem.zeros()))
         for factor in (1e-60, 1e-6, 1e11, 1e30):
             scaled = Problem(problem.equation, factor * problem.inputs)
-            u = VCycle(solver, 16)(scaled, scaled.zeros(), scaled.residual(scaled.zeros()))
+            u = VCycle(solver, scaled, 16)(Iterate.of(scaled, scaled.zeros()))
             assert torch.allclose(u / factor, expected, rtol=0, atol=1e-5 * float(expected.max()))
 
 
 def test_a_residual_of_zero_stays():
     problem = Problem(Poisson(), torch.zeros(1, 1, 32, 32, dtype=torch.float64))
     with torch.no_grad():
-        u = VCycle(sine_solver(), 16)(problem, problem.zeros(), problem.zeros())
+        u = VCycle(sine_solver(), problem, 16)(Iterate.of(problem, problem.zeros()))
     assert not u.any()
 
 
 def test_refinement_reaches_round_off():
     problem = Problem.random(Poisson(), 64, seed=2)
     with torch.no_grad():
-        solution = iterate(VCycle(sine_solver(0.05), 16), problem, problem.zeros(), FixedSteps(25))
+        cycles = VCycle(sine_solver(0.05), problem, 16)
+        solution = iterate(cycles, problem, problem.zeros(), FixedSteps(25))
     norms = solution.residual_norms[:, 0] / solution.residual_scale[0]
     assert float(norms[-1]) < 1e-11
     assert all(after < 0.5 * before for before, after in pairwise(norms[:8].tolist()))
 
 
-def test_a_hierarchy_is_made_once_and_dies_with_its_problem():
-    problem = Problem.random(Poisson(), 64)
-    before = len(multilevel._HIERARCHIES)
-    nested_iteration(sine_solver(), 16, problem)
-    levels = multilevel.hierarchy(problem, 16)
-    assert levels is multilevel.hierarchy(problem, 16)
-    assert [level.problem.resolution for level in levels] == [64, 32, 16]
-    assert len(multilevel.hierarchy(problem, 32)) == 2
-    assert len(multilevel._HIERARCHIES) == before + 1
-    del problem, levels
-    gc.collect()
-    assert len(multilevel._HIERARCHIES) <= before
+def test_a_hierarchy_belongs_to_one_solve():
+    problem = Problem.random(Poisson(), 64, count=3)
+    cycles = VCycle(sine_solver(), problem, 16)
+    assert [level.problem.resolution for level in cycles.levels] == [64, 32, 16]
+    with torch.no_grad():
+        together = cycles(Iterate.of(problem, problem.zeros()))
+        cycles.keep(torch.tensor([True, False, True]))
+        rest = problem.select([0, 2])
+        left = cycles(Iterate.of(rest, rest.zeros()))
+    assert [level.problem.batch for level in cycles.levels] == [2, 2, 2]
+    assert torch.allclose(left, together[[0, 2]], rtol=1e-5)
 
 
 @pytest.mark.parametrize(

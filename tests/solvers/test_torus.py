@@ -1,7 +1,7 @@
 """Flows on grids other than the trained one, with a corrector that is known to converge.
 
 u ← u − L⁻¹F(u) with L = ∂ₜ − νΔ is Picard's iteration: a slow viscous flow needs no network.
-Where digits count, `Flow` is asked itself, for a `TrainedSolver` works in float32.
+Where digits count, it is asked for float64, for a `TrainedSolver` works in float32.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ import torch
 from torch import nn
 
 from neuralsolver.data.truth import truth
-from neuralsolver.equations import NavierStokes, Poisson, Problem
+from neuralsolver.equations import Grid, NavierStokes, Poisson, Problem
 from neuralsolver.equations.fourier import resample
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers import (
     FixedSteps,
+    Iterate,
     NeuralSolver,
     ResidualPlateau,
     Status,
     TrainedSolver,
     iterate,
 )
-from neuralsolver.solvers.torus import Flow, SpectralStep, on_grid
+from neuralsolver.solvers.torus import SpectralStep
+from neuralsolver.solvers.wrappers import With
 from tests.networks import Clocked
 
 TRAINED = 16
@@ -61,7 +63,11 @@ def picard(equation=FLOW, gain=1.0, stop=None):
 
 def exactly(equation=FLOW):
     """The same in the precision of the problem."""
-    return Flow(picard(equation).network, TRAINED)
+    return With(picard(equation), {"precision": torch.float64})
+
+
+def on_trained(problem):
+    return problem.resampled(Grid.torus(TRAINED, TRAINED))
 
 
 def clocked():
@@ -108,17 +114,17 @@ def test_a_flow_is_solved_on_every_grid(resolution, dealiasing):
 def test_on_the_trained_grid_it_is_the_plain_iteration():
     problem, _ = flow(TRAINED)
     plain = picard().network.solve(problem, stop=FixedSteps(4))
-    assert torch.equal(exactly().solve(problem, stop=FixedSteps(4)).tensor, plain.tensor)
+    assert torch.equal(exactly().solve(problem, steps=4).tensor, plain.tensor)
 
 
 def test_on_a_coarser_grid_the_flow_of_the_trained_one_is_cut():
     problem, _ = flow(COARSER)
-    solution = exactly().solve(problem, stop=FixedSteps(5))
-    fine = picard().network.solve(on_grid(problem, TRAINED), stop=FixedSteps(5))
+    solution = exactly().solve(problem, steps=5)
+    fine = picard().network.solve(on_trained(problem), stop=FixedSteps(5))
     assert torch.equal(solution.tensor[:, :, 1:], resample(fine.tensor, COARSER)[:, :, 1:])
     # what is reported of it belongs to the grid that was asked for
     assert solution.problem.resolution == COARSER
-    expected = problem.weigh(problem.residual(solution.tensor)).square().mean().sqrt()
+    expected = problem.measure(problem.residual(solution.tensor)).square().mean().sqrt()
     assert float(solution.residual_norms[-1]) == pytest.approx(float(expected))
     assert solution.steps.tolist() == [5]
 
@@ -131,7 +137,7 @@ def with_beyond(problem):
 
 def test_modes_that_the_trained_grid_does_not_have_are_in_the_initial_frame_only():
     problem = with_beyond(flow(FINER)[0])
-    u = exactly().solve(problem, stop=FixedSteps(3)).tensor
+    u = exactly().solve(problem, steps=3).tensor
     beyond = u - resample(resample(u, TRAINED), FINER)
     assert torch.equal(u[:, :, 0], problem.inputs)
     assert float(beyond[:, :, 0].abs().max()) == pytest.approx(0.01, rel=0.1)
@@ -149,7 +155,7 @@ def test_the_residual_of_the_finer_grid_makes_the_modes_of_the_trained_one_right
     """Modes 6 and 7 are beyond a third of 16 points and have neighbours on 24."""
     equation = replace(FLOW, dealiasing=dealiasing)
     problem, exact = flow(FINER, equation)
-    solution = exactly(equation).solve(problem, stop=FixedSteps(8))
+    solution = exactly(equation).solve(problem, steps=8)
     low, true = (resample(u, TRAINED) for u in (solution.tensor, exact))
     high, high_true = (u - resample(resample(u, 12), TRAINED) for u in (low, true))
     assert distance(low, true) < 1e-3 * still_distance(true)
@@ -160,7 +166,7 @@ def test_with_the_two_thirds_rule_the_modes_up_to_a_third_are_made_right():
     """12 points have the modes up to 5, a third of 16."""
     equation = replace(FLOW, dealiasing="2/3")
     problem, exact = flow(FINER, equation)
-    solution = exactly(equation).solve(problem, stop=FixedSteps(8))
+    solution = exactly(equation).solve(problem, steps=8)
     low, true = (resample(u, 12) for u in (solution.tensor, exact))
     assert distance(low, true) < 1e-2 * still_distance(true)
 
@@ -168,8 +174,8 @@ def test_with_the_two_thirds_rule_the_modes_up_to_a_third_are_made_right():
 def test_the_finer_grid_corrects_what_the_trained_one_cannot_see():
     """Products of waves that are beyond the trained grid: their aliases are wrong on it."""
     problem, exact = flow(32, count=1, modes=11)
-    nested = picard().network.solve(on_grid(problem, TRAINED), stop=FixedSteps(10))
-    corrected = exactly().solve(problem, stop=FixedSteps(10))
+    nested = picard().network.solve(on_trained(problem), stop=FixedSteps(10))
+    corrected = exactly().solve(problem, steps=10)
     true = resample(exact, TRAINED)
     before, after = distance(nested.tensor, true), distance(resample(corrected.tensor, 16), true)
     assert after < 0.9 * before
@@ -178,7 +184,7 @@ def test_the_finer_grid_corrects_what_the_trained_one_cannot_see():
 @pytest.mark.parametrize("resolution", GRIDS)
 def test_a_given_start_is_where_it_begins(resolution):
     problem, exact = flow(resolution)
-    solution = exactly().solve(problem, exact, stop=FixedSteps(0))
+    solution = exactly().solve(problem, exact, steps=0)
     assert torch.allclose(solution.tensor, exact, atol=1e-13)
     assert distance(picard().solve(problem, exact.float(), steps=1).tensor, exact) < 1e-4
 
@@ -188,11 +194,14 @@ def test_a_given_start_is_where_it_begins(resolution):
 def test_as_many_steps_as_asked_for(resolution, steps):
     problem, _ = flow(resolution, count=2)
     seen = []
-    solution = picard().solve(problem, None, lambda at: seen.append(at.step), steps=steps)
+    solution = picard().solve(problem, None, seen.append, steps=steps)
     assert solution.steps.tolist() == [steps] * 2
     assert solution.status == (Status.FINISHED,) * 2
+    here = [at.step for at in seen if at.stage == "solve"]
     # on a coarser grid nothing but the answer is on the grid of the problem
-    assert seen == ([0] if resolution < TRAINED else list(range(steps + 1)))
+    assert here == ([steps] if resolution < TRAINED else list(range(steps + 1)))
+    elsewhere = [at.step for at in seen if at.stage == "start"]
+    assert elsewhere == ([] if resolution == TRAINED else list(range(steps + 1)))
 
 
 @pytest.mark.parametrize("accelerate", [False, True])
@@ -265,7 +274,7 @@ def test_a_corrector_that_blows_up_is_a_status(resolution, gain, accelerate):
     problem, _ = flow(resolution, count=2)
     solution = picard(gain=gain).solve(problem, accelerate=accelerate)
     assert solution.status == (Status.DIVERGED,) * 2
-    # the best iterate: the flow that stands still
+    # the best iterate: the first guess
     guess = problem.first_guess().float()
     assert torch.allclose(solution.tensor, guess, atol=1e-6)
 
@@ -296,7 +305,7 @@ def test_a_network_on_the_finer_grid_reads_the_trained_one():
     network = NeuralSolver(None, Reading(), step_size=0.1)
     problem, u = started(FINER)
     residual = problem.residual(u)
-    SpectralStep(network, TRAINED)(problem, u, residual)
+    SpectralStep(network, TRAINED)(Iterate.of(problem, u))
     fields = (problem.inputs, u[:, 0], residual[:, 0])
     expected = torch.cat([resample(field, TRAINED) for field in fields], 1).float()
     assert torch.allclose(seen[0], expected, atol=1e-6)
@@ -324,7 +333,7 @@ def test_what_a_flow_cannot_be_asked_for_is_named():
     problem = flow(TRAINED)[0]
     with pytest.raises(InvalidInput, match="steps: expected either steps or a tolerance"):
         picard().solve(problem, steps=1, tolerance=0.1)
-    with pytest.raises(InvalidInput, match="tolerance: expected a positive number"):
+    with pytest.raises(InvalidInput, match="tolerance: expected a positive finite number"):
         picard().solve(problem, tolerance=-1.0)
     with pytest.raises(InvalidInput, match=r"problem: expected .*initial vorticity"):
         picard().solve(Problem.random(Poisson(), TRAINED))
@@ -336,4 +345,4 @@ def test_a_grid_of_an_odd_number_of_points_is_named(resolution):
     with pytest.raises(InvalidInput, match=f"resolution: expected an even number.*{resolution}"):
         picard().solve(Problem(FLOW, field))
     with pytest.raises(InvalidInput, match="resolution: expected an even number"):
-        on_grid(flow(TRAINED)[0], resolution)
+        flow(TRAINED)[0].resampled(Grid.torus(resolution, resolution))

@@ -15,7 +15,7 @@ from neuralsolver.equations import EQUATIONS, Helmholtz, Problem, equation_named
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.experiments.recipes import RECIPES, make_solver
 from neuralsolver.experiments.scales import SCALES
-from neuralsolver.solvers import FixedSteps
+from neuralsolver.solvers import FixedSteps, Iterate
 from neuralsolver.training import Card, load, load_model, save_model
 from neuralsolver.training.checkpoint import load_state, save_state
 
@@ -56,10 +56,10 @@ def test_a_model_of_a_flow_keeps_its_clock(recipe, clock_steps, tmp_path):
     assert card.equation == equation
     problem = Problem.random(equation, 16)
     u = problem.first_guess()
-    r = problem.residual(u)
+    now = Iterate.of(problem, u)
     with torch.no_grad():
-        early, late = (again.step(problem, u, r, number) for number in (0, 3))
-        assert torch.equal(late, solver.step(problem, u, r, 3))
+        early, late = (again.correction(now, number) for number in (0, 3))
+        assert torch.equal(late, solver.correction(now, 3))
     assert torch.equal(early, late) == (clock_steps is None)
 
 

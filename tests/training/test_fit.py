@@ -17,6 +17,7 @@ from neuralsolver.equations import Helmholtz, Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.experiments.recipes import RECIPES, make_plan, make_solver
 from neuralsolver.experiments.scales import SCALES
+from neuralsolver.solvers import Iterate
 from neuralsolver.training import Plan, error_history, fit, load_model
 from neuralsolver.training.objectives import (
     RESIDUAL_WEIGHT,
@@ -74,7 +75,7 @@ def test_reconstruction_averages_all_predictions(examples):
     u, expected = solver.predict(problem).detach(), 0.0
     for _ in range(3):
         expected += float((u - target).square().mean()) / 3
-        u = solver.step(problem, u, problem.residual(u)).detach()
+        u = solver.stepper()(Iterate.of(problem, u)).detach()
     assert total == pytest.approx(expected, rel=1e-5)
 
 
@@ -90,7 +91,7 @@ def test_a_residual_term_adds_the_relative_residual(examples):
     for before, after in zip(plain, both, strict=True):
         term = RESIDUAL_WEIGHT * (squared_norm(problem.residual(u)) / size).mean() / 2
         assert after - before == pytest.approx(float(term), rel=1e-4)
-        u = solver.step(problem, u, problem.residual(u)).detach()
+        u = solver.stepper()(Iterate.of(problem, u)).detach()
 
 
 def test_the_physics_informed_loss_weighs_data_and_residual(examples):
@@ -116,7 +117,7 @@ def test_contraction_is_the_ratio_of_squared_errors(examples):
     batch = Batch(problem, target, steps=1)
     losses = [loss.detach().item() for loss in contraction(solver, batch)]
     u = solver.predict(problem)
-    v = solver.step(problem, u, problem.residual(u))
+    v = solver.stepper()(Iterate.of(problem, u))
     ratio = squared_norm(v - target) / squared_norm(u - target)
     assert losses[1] == pytest.approx(float(ratio.mean().detach()), rel=1e-4)
 
