@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from neuralsolver.cli import bench, data, demo, evaluate, models, report, solve, train
+from neuralsolver.cli import bench, data, demo, evaluate, models, reconstruct, report, solve, train
 from neuralsolver.errors import InvalidInput, ReferenceFailure
 
 _CommandError: Any = typer.BadParameter.__mro__[2]
@@ -32,6 +32,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("list")(models.list_all)
 app.command("solve")(solve.solve)
+app.command("reconstruct")(reconstruct.reconstruct)
 app.command("train")(train.train)
 app.command("export")(models.export)
 app.command("generate")(data.generate)

@@ -20,7 +20,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from neuralsolver.equations.base import Array, Equation, Problem, check_resolution
+from neuralsolver.equations.base import Array, Equation, check_resolution
+from neuralsolver.equations.problem import Problem
 from neuralsolver.errors import FileDamaged, InvalidInput
 
 COLUMNS = ("x", "y", "field", "value")
@@ -115,7 +116,7 @@ class Observed:
 
     def __post_init__(self) -> None:
         check_resolution(self.equation, self.resolution)
-        known = (*self.equation.input_names, "solution")
+        known = (*self.equation.input_names, *self.equation.unknowns)
         for name in self.sensors.fields:
             if name not in known:
                 raise InvalidInput("field of a sensor", f"one of {', '.join(known)}", name)
@@ -131,7 +132,7 @@ class Observed:
         """The ordinary problems of inputs (S, C, n, n) that were sampled."""
         return Problem(self.equation, inputs)
 
-    def read(self, inputs: Tensor, u: Tensor) -> Tensor:
+    def read_off(self, inputs: Tensor, u: Tensor) -> Tensor:
         """What the sensors would see of these fields, (S, N); differentiable."""
         fields = torch.cat([inputs, u], 1).flatten(2)
         channel, corners, shares = self._places
@@ -139,7 +140,7 @@ class Observed:
 
     def mismatch(self, inputs: Tensor, u: Tensor) -> Tensor:
         """What the sensors would see, minus what they saw, (S, N)."""
-        seen = self.read(inputs, u)
+        seen = self.read_off(inputs, u)
         return seen - torch.from_numpy(self.sensors.values).to(seen)
 
     @cached_property

@@ -116,8 +116,15 @@ class Conditions:
         return self._each(lambda t: t[index])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Conditions:
-        names = ("fill", "filled_solution", "mask", "distance", "counts", "scale")
-        return replace(self, **{name: change(getattr(self, name)) for name in names})
+        return replace(
+            self,
+            fill=change(self.fill),
+            filled_solution=change(self.filled_solution),
+            mask=change(self.mask),
+            distance=change(self.distance),
+            counts=change(self.counts),
+            scale=change(self.scale),
+        )
 
 
 def conditions(

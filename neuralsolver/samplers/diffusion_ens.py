@@ -62,10 +62,10 @@ class ErrorConditionedDenoiser(nn.Module):
             proposed = (proposed / out).clamp(-LARGEST_SIGNAL, LARGEST_SIGNAL)
             parts = [scale * x, told.channels(), 2 * estimate, shape, proposed]
         parameter = next(self.network.parameters())
-        answer: Tensor = self.network(
-            torch.cat(parts, 1).to(parameter), noise.flatten().to(parameter)
-        )
-        return estimate + out * answer.to(x)
+        read = torch.cat(parts, 1).to(parameter)
+        answer: Tensor = self.network(read, noise.flatten().to(parameter))
+        corrected: Tensor = estimate + out * answer.to(x)
+        return corrected
 
 
 def error_signal(estimate: Tensor, told: Conditions) -> tuple[Tensor, Tensor]:

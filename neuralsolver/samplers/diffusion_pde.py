@@ -14,6 +14,7 @@ solution does not make it small; it is here by the name "official".
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -92,7 +93,7 @@ class DiffusionPDE(Sampler):
         x = initial_noise((2, n, n), numbers, self.schedule)
         levels = self.schedule.levels()
         late = int(0.8 * self.schedule.steps)
-        for step, (now, then) in enumerate(zip(levels[:-1], levels[1:], strict=True)):
+        for step, (now, then) in enumerate(itertools.pairwise(levels)):
             x = x.detach().requires_grad_(True)
             with torch.enable_grad():
                 estimate = self.denoiser(x, now, measurement.told)

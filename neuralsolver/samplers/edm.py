@@ -12,6 +12,7 @@ in Heun steps; the last step is Euler's. The state is kept in float64, the netwo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -56,7 +57,7 @@ Denoise = Callable[[Tensor, Tensor], Tensor]
 def heun_steps(denoise: Denoise, x: Tensor, schedule: Schedule) -> Iterator[Tensor]:
     """The states after each step from x = σ_max · noise; `denoise` takes x and one σ."""
     levels = schedule.levels().to(x)
-    for now, then in zip(levels[:-1], levels[1:], strict=True):
+    for now, then in itertools.pairwise(levels):
         slope = (x - denoise(x, now)) / now
         proposal = x + (then - now) * slope
         if then > 0:

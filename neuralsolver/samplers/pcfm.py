@@ -7,8 +7,8 @@ towards the constraints (sensors and equation, `measurement`), and goes on along
 from the same noise to it. Where all sensors see the input, they move the input and the residual the
 solution, as in a forward problem; one step for both together lets a wrong smooth û pull f̂ after it
 between the sensors (with an exact denoiser on 32 × 32 points and 200 sensors: an error of u of 1.28
-instead of 0.22). Sensors of the solution need the joint step. Nothing is differentiated through the network, and no Jacobian is formed:
-`projection` does with products.
+instead of 0.22). Sensors of the solution need the joint step. Nothing is
+differentiated through the network, and no Jacobian is formed: `projection` does with products.
 """
 
 from __future__ import annotations
@@ -111,4 +111,6 @@ class PCFM(Sampler):
             smooth = from_interior(sines @ modes @ sines)
             return torch.cat([smooth.flatten(1), rows[:, points:]], 1)
 
-        return project(constraint, end, precondition, self.epsilon, CG_ITERATIONS, 1e-6)
+        return project(
+            constraint, end, precondition, self.epsilon, iterations=CG_ITERATIONS, tolerance=1e-6
+        )

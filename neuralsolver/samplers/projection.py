@@ -40,6 +40,7 @@ def project(
     x: Tensor,
     precondition: Linear,
     epsilon: float = EPSILON,
+    *,
     iterations: int = MOST_ITERATIONS,
     tolerance: float = 1e-10,
 ) -> Tensor:

@@ -58,7 +58,7 @@ class ObservedInstances:
     sizes: Sizes
 
     def draw(self, seed: int, number: int, share: Any) -> NoisyBatch:
-        """Batch `number`, those of its samples that `share` names; the same whenever it is asked."""
+        """The samples of batch `number` that `share` names, whenever it asks the same."""
         instances = sorted({int(i) // REPEATS for i in share})
         rngs = [generator(seed, 3, number, i) for i in instances]
         drawn = np.stack([self.equation.sample(rng, self.resolution) for rng in rngs])
