@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "data": {"errors", "files", "reference", "equations"},
     "models": {"errors"},
     "solvers": {"errors", "drawing", "equations", "reference.newton"},
-    # a sampler asks the reference layer for the exact posterior, and data for the solution of a fill
+    # a sampler asks for the exact posterior, and for the solution of a fill
     "samplers": {"errors", "drawing", "reference", "equations", "data.truth", "solvers"},
     "training": {"errors", "files", "equations", "data.truth", "solvers", "samplers", "models"},
     "evaluation": {"errors", "equations", "solvers"},

@@ -30,16 +30,14 @@ def reconstruct(
     *,
     sensors: Annotated[
         Path | None,
-        typer.Option(
-            help="A table x,y,field,value (.csv) or such arrays (.npz). [default: random]"
-        ),
+        typer.Option(help="Table x,y,field,value (.csv) or such arrays (.npz). [default: random]"),
     ] = None,
     count: Annotated[int, typer.Option(help="Number of random sensors.", min=1)] = 500,
     samples: Annotated[int, typer.Option(help="Number of samples.", min=1)] = 16,
     method: Annotated[
         str,
         typer.Option(
-            help="diffusion-ens, …+gn, …+ens, palette, diffusion-pde, pcfm, exact, spline."
+            help="diffusion-ens (+gn, +ens), palette, diffusion-pde, pcfm, exact, spline."
         ),
     ] = "diffusion-ens",
     noise: Annotated[float, typer.Option(help="Standard deviation of the sensors' errors.")] = 0.0,

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import Tensor, nn
 
 from neuralsolver.samplers.conditions import CONDITION_CHANNELS, Conditions, Sizes
 from neuralsolver.samplers.edm import precondition
+
+
+class AnyDenoiser(Protocol):
+    """Anything that takes noise off pairs and knows its units."""
+
+    sizes: Sizes
+
+    def __call__(self, x: Tensor, sigma: Tensor, told: Conditions) -> Tensor: ...
+
 
 PALETTE_CHANNELS = 2 + CONDITION_CHANNELS
 

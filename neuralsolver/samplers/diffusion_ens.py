@@ -11,15 +11,12 @@ is; e = J_diag⁻¹ r / c_out, the change of û that one Jacobi sweep proposes, 
 answer of N, which learns to take the part of it that is right. N starts as a copy of the base
 network with a last layer of zeros: D_ENS begins as D_base.
 
-What may be done to a sample afterwards, with its input f as it is:
-
-    gauss-newton     one least-norm step u ← u − Jᵀ(JJᵀ + ε)⁻¹ F(u; f), ε = 1e-6 (the paper's +GN)
-    ens              the shipped contractive solver on all samples in one batch: residual 1e-10
+What may be done to its samples afterwards is in `finish`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -32,14 +29,15 @@ from neuralsolver.errors import InvalidInput
 from neuralsolver.samplers.conditions import Conditions, decode_inputs
 from neuralsolver.samplers.denoiser import PALETTE_CHANNELS, Denoiser
 from neuralsolver.samplers.edm import SIGMA_DATA, Schedule, precondition
+from neuralsolver.samplers.finish import finished
 from neuralsolver.samplers.palette import Palette
-from neuralsolver.samplers.projection import least_norm_step
+from neuralsolver.samplers.samples import Samples, Told
+from neuralsolver.solvers.iterate import Solver
 from neuralsolver.solvers.solution import residual_norm
 
 ERROR_CHANNELS = PALETTE_CHANNELS + 4
 LARGEST_SIGNAL = 5.0
 """Early estimates are far from any solution; what their residual proposes is cut off here."""
-SOLVED = 1e-10
 
 
 class ErrorConditionedDenoiser(nn.Module):
@@ -97,11 +95,10 @@ def widen(network: Any, wider: Any) -> None:
     wider.load_state_dict(state)
 
 
-Finish = Callable[[Problem, Tensor], Tensor]
-
-
 class DiffusionENS(Palette):
-    """The sampler; `finish` is "" or "gauss-newton", or "ens" with a solver."""
+    """The sampler; `finish` is "", "gauss-newton", or "ens" with a solver (see `finish`)."""
+
+    name = "diffusion-ens"
 
     def __init__(
         self,
@@ -109,26 +106,21 @@ class DiffusionENS(Palette):
         schedule: Schedule | None = None,
         *,
         finish: str = "",
-        solver: Any = None,
+        solver: Solver | None = None,
     ) -> None:
-        if finish not in ("", "gauss-newton", "ens"):
-            raise InvalidInput("finish", "gauss-newton or ens", finish)
         if (finish == "ens") != (solver is not None):
             raise InvalidInput("solver", "one for the finish ens, and only for it", solver)
-        self.denoiser = denoiser  # type: ignore[assignment]
-        self.schedule = schedule or Schedule()
+        super().__init__(denoiser, schedule)
         self.finish, self.solver = finish, solver
-        self.name = {"": "diffusion-ens", "gauss-newton": "diffusion-ens+gn"}.get(
-            finish, "diffusion-ens+ens"
-        )
 
-    def _finish(
-        self, observed: Sequence[Observed], inputs: Tensor, u: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        problem = observed[0].complete(inputs)
-        if self.finish == "gauss-newton":
-            return inputs, least_norm_step(problem, u)
-        if self.finish == "ens":
-            solution = self.solver.solve(problem, u0=u, tolerance=SOLVED)
-            return inputs, solution.tensor
-        return inputs, u
+    def sample_each(
+        self,
+        observed: Sequence[Observed],
+        count: int,
+        seeds: Sequence[int],
+        told: Told | None = None,
+    ) -> list[Samples]:
+        drawn = super().sample_each(observed, count, seeds, told)
+        if not self.finish:
+            return drawn
+        return finished(drawn, self.finish, self.denoiser.sizes, self.solver)

@@ -25,7 +25,7 @@ from neuralsolver.equations import Darcy
 from neuralsolver.equations.sensors import Observed
 from neuralsolver.equations.stencils import wide_divergence
 from neuralsolver.errors import InvalidInput
-from neuralsolver.samplers.denoiser import Denoiser
+from neuralsolver.samplers.denoiser import AnyDenoiser
 from neuralsolver.samplers.edm import SIGMA_DATA, Schedule, initial_noise
 from neuralsolver.samplers.measurement import Measurement
 from neuralsolver.samplers.palette import LARGEST_BATCH, _check_same, _seed
@@ -57,7 +57,7 @@ class DiffusionPDE(Sampler):
     name = "diffusion-pde"
 
     def __init__(
-        self, denoiser: Denoiser, schedule: Schedule | None = None, residual: str = "right"
+        self, denoiser: AnyDenoiser, schedule: Schedule | None = None, residual: str = "right"
     ) -> None:
         if residual not in ("right", "official"):
             raise InvalidInput("residual", "right or official", residual)

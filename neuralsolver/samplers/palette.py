@@ -14,7 +14,7 @@ from torch import Tensor
 from neuralsolver.equations.sensors import Observed
 from neuralsolver.errors import InvalidInput
 from neuralsolver.samplers.conditions import Conditions, conditions, decode_inputs
-from neuralsolver.samplers.denoiser import Denoiser
+from neuralsolver.samplers.denoiser import AnyDenoiser
 from neuralsolver.samplers.edm import Denoise, Schedule, heun_steps, initial_noise
 from neuralsolver.samplers.exact import input_sensors
 from neuralsolver.samplers.samples import Drawn, Sampler, Told
@@ -27,7 +27,7 @@ class Palette(Sampler):
 
     name = "palette"
 
-    def __init__(self, denoiser: Denoiser, schedule: Schedule | None = None) -> None:
+    def __init__(self, denoiser: AnyDenoiser, schedule: Schedule | None = None) -> None:
         self.denoiser = denoiser
         self.schedule = schedule or Schedule()
 
@@ -55,21 +55,13 @@ class Palette(Sampler):
             states.append(x)
         encoded, u = known.decode(torch.cat(states))
         inputs = decode_inputs(first.equation, encoded, True)
-        inputs, u = self._finish(observed, inputs, u)
         return [(inputs[i : i + count], u[i : i + count], {}) for i in range(0, len(inputs), count)]
 
     def _denoise(self, known: Conditions) -> Denoise:
         def denoise(x: Tensor, sigma: Tensor) -> Tensor:
-            estimate: Tensor = self.denoiser(x, sigma, known)
-            return estimate
+            return self.denoiser(x, sigma, known)
 
         return denoise
-
-    def _finish(
-        self, observed: Sequence[Observed], inputs: Tensor, u: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """What is still done to the samples."""
-        return inputs, u
 
 
 def _check_same(observed: Sequence[Observed]) -> None:

@@ -22,7 +22,7 @@ from neuralsolver.equations import Darcy, Problem
 from neuralsolver.equations.darcy import REFERENCE_PERMEABILITY
 from neuralsolver.equations.sensors import Observed
 from neuralsolver.equations.stencils import from_interior, interior
-from neuralsolver.samplers.denoiser import Denoiser
+from neuralsolver.samplers.denoiser import AnyDenoiser
 from neuralsolver.samplers.edm import SIGMA_DATA, Schedule, initial_noise
 from neuralsolver.samplers.measurement import Measurement
 from neuralsolver.samplers.palette import LARGEST_BATCH, _check_same, _seed
@@ -38,7 +38,7 @@ class PCFM(Sampler):
 
     name = "pcfm"
 
-    def __init__(self, denoiser: Denoiser, steps: int = 50, epsilon: float = EPSILON) -> None:
+    def __init__(self, denoiser: AnyDenoiser, steps: int = 50, epsilon: float = EPSILON) -> None:
         self.denoiser, self.steps, self.epsilon = denoiser, steps, epsilon
 
     @torch.no_grad()
