@@ -20,8 +20,10 @@ _HOME = {
     "Equation": "equations",
     "Helmholtz": "equations",
     "NavierStokes": "equations",
+    "Observed": "equations",
     "Poisson": "equations",
     "Problem": "equations",
+    "Sensors": "equations",
     "register": "equations",
     "DatasetSpec": "data",
     "generate": "data",
@@ -29,6 +31,7 @@ _HOME = {
     "Solution": "solvers",
     "Status": "solvers",
     "load": "training",
+    "load_sampler": "training",
     "InvalidInput": "errors",
 }
 
@@ -40,12 +43,15 @@ __all__ = [
     "InvalidInput",
     "NavierStokes",
     "NeuralSolver",
+    "Observed",
     "Poisson",
     "Problem",
+    "Sensors",
     "Solution",
     "Status",
     "generate",
     "load",
+    "load_sampler",
     "register",
 ]
 
@@ -56,13 +62,15 @@ if TYPE_CHECKING:
         Equation,
         Helmholtz,
         NavierStokes,
+        Observed,
         Poisson,
         Problem,
+        Sensors,
         register,
     )
     from neuralsolver.errors import InvalidInput
     from neuralsolver.solvers import NeuralSolver, Solution, Status
-    from neuralsolver.training import load
+    from neuralsolver.training import load, load_sampler
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,9 @@ MAY_IMPORT = {
     "data": {"errors", "files", "reference", "equations"},
     "models": {"errors"},
     "solvers": {"errors", "drawing", "equations", "reference.newton"},
-    "training": {"errors", "files", "equations", "solvers", "models"},
+    # a sampler asks for the exact posterior, and for the solution of a fill
+    "samplers": {"errors", "drawing", "reference", "equations", "data.truth", "solvers"},
+    "training": {"errors", "files", "equations", "data.truth", "solvers", "samplers", "models"},
     "evaluation": {"errors", "equations", "solvers"},
     "experiments": {
         "errors",
@@ -27,6 +29,7 @@ MAY_IMPORT = {
         "data",
         "models",
         "solvers",
+        "samplers",
         "training",
         "evaluation",
     },
@@ -48,6 +51,7 @@ MAY_IMPORT = {
         "drawing",
         "equations",
         "solvers",
+        "samplers",
         "training",
         "data",
         "experiments",

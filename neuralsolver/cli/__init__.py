@@ -14,7 +14,18 @@ from typing import Any
 
 import typer
 
-from neuralsolver.cli import bench, data, demo, evaluate, models, report, serve, solve, train
+from neuralsolver.cli import (
+    bench,
+    data,
+    demo,
+    evaluate,
+    models,
+    reconstruct,
+    report,
+    serve,
+    solve,
+    train,
+)
 from neuralsolver.errors import InvalidInput, ReferenceFailure
 
 _CommandError: Any = typer.BadParameter.__mro__[2]
@@ -32,6 +43,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("list")(models.list_all)
 app.command("solve")(solve.solve)
+app.command("reconstruct")(reconstruct.reconstruct)
 app.command("serve")(serve.serve)
 app.command("train")(train.train)
 app.command("export")(models.export)

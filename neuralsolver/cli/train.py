@@ -41,6 +41,8 @@ def train(
     import torch
 
     from neuralsolver.equations import equation_named
+    from neuralsolver.experiments.denoisers import KINDS as DENOISERS
+    from neuralsolver.experiments.denoisers import train_denoiser
     from neuralsolver.experiments.run import Training
     from neuralsolver.experiments.run import train as train_model
     from neuralsolver.experiments.scales import scale_named
@@ -49,6 +51,12 @@ def train(
     if threads:
         torch.set_num_threads(threads)
     chosen = equation_named(equation, parse_settings(settings))
+    if recipe in DENOISERS:
+        with _Display(f"{chosen.name} {recipe}", None) as display:
+            name = f"{chosen.name}-{recipe}"
+            model = train_denoiser(name, runs, minutes=budget_minutes, report=display)
+        print(shipped_copy(model, name) if ship else model)
+        return
     size = scale_named(scale)
     changes = _plan_changes(plan)
     if budget_minutes is not None:

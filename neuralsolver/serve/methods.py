@@ -1,8 +1,8 @@
 """The solvers of the page: the one that is watched, and those its curves are compared with.
 
 The trained ones are whatever is shipped for the equation. Two need no network: Newton's method, and
-the watched solver with its networks taken out. The classical solver gives the truth, and its seconds
-are what all others have to be compared with.
+the watched solver without its networks. The classical solver gives the truth, and its seconds are
+what all others have to be compared with.
 """
 
 from __future__ import annotations

@@ -21,14 +21,12 @@ from typing import Any
 
 import safetensors
 import safetensors.torch
-import torch
 from torch import Tensor, nn
 
-from neuralsolver import models
 from neuralsolver.equations import Equation, equation_named
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.files import write_whole
-from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.training.kinds import KINDS, kind_of
 
 FORMAT = 1
 WEIGHTS, CARD = "model.safetensors", "card.json"
@@ -43,35 +41,34 @@ class Card:
     record: Mapping[str, Any]
 
 
-def save_model(folder: Path, solver: NeuralSolver, card: Card) -> None:
-    """Write a model folder; a reader sees the old model, the new one or none, never a mixture."""
+def save_model(folder: Path, model: nn.Module, card: Card, *, half: bool = False) -> None:
+    """Write a model folder; a reader sees the old model, the new one or none, never a mixture.
+
+    With `half` the weights are rounded to float16 on disk; a model always computes in float32.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CARD).unlink(missing_ok=True)
-    weights = {name: tensor.detach().contiguous() for name, tensor in solver.state_dict().items()}
+    kind = kind_of(model)
+    weights = {}
+    for name, tensor in kind.own(model).state_dict().items():
+        values = tensor.detach().half() if half and tensor.is_floating_point() else tensor.detach()
+        weights[name] = values.contiguous()
     data = safetensors.torch.save(weights)
     write_whole(folder / WEIGHTS, data)
     description = {
         "format": FORMAT,
+        "kind": kind.name,
         "equation": {"name": card.equation.name, "constants": card.equation.constants()},
         "resolution": card.resolution,
-        "solver": {
-            "step_size": solver.step_size,
-            "error": solver.error,
-            "predictor_reads": list(solver.predictor_reads),
-            "corrector_reads": list(solver.corrector_reads),
-            "smoothing": solver.smoothing,
-            "clock_steps": solver.clock_steps,
-            "predictor": _describe(solver.predictor),
-            "corrector": _describe(solver.corrector),
-        },
+        "solver": kind.describe(model),
         "sha256": hashlib.sha256(data).hexdigest(),
         **card.record,
     }
     write_whole(folder / CARD, (json.dumps(description, indent=1) + "\n").encode())
 
 
-def load_model(folder: Path) -> tuple[NeuralSolver, Card]:
-    """Read a model folder, checking that it is whole and ours."""
+def load_model(folder: Path) -> tuple[Any, Card]:
+    """Read a model folder, checking that it is whole and ours: the module and its card."""
     description = read_card(folder)
     try:
         data = (folder / WEIGHTS).read_bytes()
@@ -83,10 +80,9 @@ def load_model(folder: Path) -> tuple[NeuralSolver, Card]:
     if digest != description.get("sha256"):
         raise FileDamaged(str(folder / WEIGHTS), "the SHA-256 of its card", f"{digest[:12]}…")
     try:
-        settings = dict(description["solver"])
-        predictor = _rebuild(settings.pop("predictor"))
-        solver = NeuralSolver(predictor, _rebuild(settings.pop("corrector")), **settings)
-        solver.load_state_dict(safetensors.torch.load(data))
+        kind = KINDS[description.get("kind", "neural-solver")]
+        model = kind.rebuild(dict(description["solver"]), folder)
+        kind.own(model).load_state_dict(safetensors.torch.load(data))
         named = description["equation"]
         card = Card(
             equation_named(named["name"], named["constants"]),
@@ -96,10 +92,10 @@ def load_model(folder: Path) -> tuple[NeuralSolver, Card]:
     except (KeyError, TypeError, RuntimeError, safetensors.SafetensorError) as error:
         expected = "a card and weights that fit each other"
         raise FileDamaged(str(folder), expected, f"{type(error).__name__}: {error}") from None
-    return solver.eval(), card
+    return model.eval(), card
 
 
-_STRUCTURE = ("format", "equation", "resolution", "solver", "sha256")
+_STRUCTURE = ("format", "kind", "equation", "resolution", "solver", "sha256")
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -135,16 +131,3 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
     return safetensors.torch.load(data), json.loads(header["__metadata__"]["counters"])
-
-
-def _describe(network: nn.Module | None) -> dict[str, Any] | None:
-    if network is None:
-        return None
-    return {"model": models.name_of(network), "arguments": network.arguments}
-
-
-def _rebuild(description: dict[str, Any] | None) -> nn.Module | None:
-    if description is None:
-        return None
-    with torch.random.fork_rng():  # the initial weights are overwritten
-        return models.build(description["model"], **description["arguments"])
