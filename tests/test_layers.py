@@ -58,6 +58,7 @@ MAY_IMPORT = {
     },
     "serve": {
         "errors",
+        "samplers",
         "drawing",
         "equations",
         "solvers",

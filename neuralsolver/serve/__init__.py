@@ -10,6 +10,7 @@ thread (`watch`); the event loop takes from it what a client can read and drops 
     GET  /models           what can be solved, with the constants of the training
     POST /solve            an array in, an array out (JSON or .npy), with status and bound
     WS   /stream           iterates as they are computed, binary float32 frames
+    POST /sensors          a hidden field seen by a few sensors: mean, spread, samples
     GET  /results          rows, tables and figures that were measured, each with its command
     GET  /healthz /metrics
 """

@@ -25,7 +25,7 @@ from starlette.staticfiles import StaticFiles
 import neuralsolver
 from neuralsolver.drawing import DIVERGING, SEQUENTIAL
 from neuralsolver.errors import InvalidInput
-from neuralsolver.serve import rest
+from neuralsolver.serve import rest, sensors
 from neuralsolver.serve.asks import invalid
 from neuralsolver.serve.guard import LOOPBACK, Guard, problem
 from neuralsolver.serve.limits import Limits
@@ -71,6 +71,7 @@ def make_app(limits: Limits, results: Path, hosts: tuple[str, ...] = LOOPBACK) -
     app.state.service, app.state.results = service, Results(results)
     app.add_middleware(Guard, limits=limits, metrics=service.metrics, hosts=hosts)
     app.include_router(rest.routes)
+    app.include_router(sensors.routes)
     _add_errors(app, service)
     _add_state(app, service)
     _add_results(app)

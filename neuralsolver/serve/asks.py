@@ -74,7 +74,7 @@ class Task:
     tolerance: float | None
 
 
-def parse(kind: type[Ask], text: str | bytes) -> Any:
+def parse(kind: type[BaseModel], text: str | bytes) -> Any:
     """An ask from JSON; InvalidInput names the first field that is wrong."""
     try:
         return kind.model_validate(json.loads(text))

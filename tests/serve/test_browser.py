@@ -222,6 +222,27 @@ def test_the_downloads_are_files_of_numpy(visit):
     assert np.array_equal(arrays["solution"], expected)
 
 
+def test_sensors_are_placed_and_the_spread_falls(visit):
+    page = visit.open("#/sensors")
+    assert page.get_attribute("main", "data-sensors") == "5"
+    before = visit.pixels(2)
+    box = page.locator("canvas.paint").bounding_box()
+    page.mouse.click(box["x"] + 30, box["y"] + 90)
+    page.wait_for_selector("main[data-sensors='6']")
+    assert visit.pixels(2) != before
+    address, mean = page.url, visit.pixels(1)
+    page.click("#more")
+    page.wait_for_selector("main[data-sensors='16']")
+    page.click("#none")
+    page.wait_for_selector("text=4 more to go")
+    visit.open("#" + address.partition("/#")[2])
+    page.wait_for_selector("main[data-sensors='6']")
+    assert visit.pixels(1) == mean
+    hidden = visit.pixels(0)
+    page.click("#truth")
+    assert visit.pixels(0) != hidden
+
+
 def test_results_can_be_sorted_and_traced(visit):
     page = visit.open("#/results", state=None)
     page.wait_for_selector("table.rows tbody tr")
@@ -287,6 +308,7 @@ def test_on_a_phone_nothing_is_cut_off(visit):
         for path, state in (
             ("#/solve", "finished"),
             ("#/flows?mode=plain&steps=1", "finished"),
+            ("#/sensors", "finished"),
             ("#/results", None),
         ):
             visit.open(path, state)
@@ -312,13 +334,13 @@ def test_light_and_dark(visit):
 if AXE.exists():
 
     @pytest.mark.parametrize(
-        "path", ["#/solve", "#/flows?mode=plain&steps=2", "#/results", "#/programs"]
+        "path", ["#/solve", "#/flows?mode=plain&steps=2", "#/sensors", "#/results", "#/programs"]
     )
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     def test_everybody_can_use_it(visit, path, scheme):
         page = visit.page
         page.emulate_media(color_scheme=scheme)
-        visit.open(path, "finished" if "solve" in path or "flows" in path else None)
+        visit.open(path, None if "results" in path or "programs" in path else "finished")
         page.wait_for_timeout(300)
         page.evaluate(AXE.read_text())
         found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")

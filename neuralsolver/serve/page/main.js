@@ -5,6 +5,7 @@ import { getJson } from "./api.js";
 import { loadColours } from "./panel.js";
 import { showPrograms } from "./programs.js";
 import { showResults } from "./results.js";
+import { SensorsView } from "./sensors.js";
 import { readAddress } from "./state.js";
 import { Workbench } from "./workbench.js";
 
@@ -15,6 +16,7 @@ let open = null;
 const VIEWS = {
   solve: ["Solve", (words) => new Workbench(main, words, models, false)],
   flows: ["Flows", (words) => new Workbench(main, words, models, true)],
+  sensors: ["Sensors", (words) => new SensorsView(main, words)],
   results: ["Results", (words) => showResults(main, words)],
   programs: ["API", () => showPrograms(main)],
 };

@@ -12,6 +12,7 @@ export async function loadColours() {
 
 export class Panel {
   constructor(title, about, { smooth = true, paint = false, label = title } = {}) {
+    this.dots = el("div", { class: "dots", "aria-hidden": "true" });
     this.label = label;
     this.canvas = el("canvas", { width: 64, height: 64, class: smooth ? "" : "crisp" });
     if (paint) {
@@ -29,7 +30,7 @@ export class Panel {
     this.root = el(
       "figure", { class: "panel" },
       el("figcaption", {}, this.title, el("p", {}, about)),
-      el("div", { class: "picture" }, this.canvas, this.cursor, this.note),
+      el("div", { class: "picture" }, this.canvas, this.dots, this.cursor, this.note),
       el("div", { class: "scale" }, this.low, this.bar, this.high),
       this.reading,
     );
@@ -79,6 +80,16 @@ export class Panel {
       "aria-label", `${this.label}: from ${number(range.low)} to ${number(range.high)}, ${this.size}`,
     );
     this.canvas.dataset.drawn = String(Number(this.canvas.dataset.drawn || 0) + 1);
+  }
+
+  /** Mark places of the unit square. */
+  mark(places) {
+    this.dots.replaceChildren(...places.map(([x, y]) => {
+      const dot = el("span");
+      dot.style.left = `${100 * x}%`;
+      dot.style.top = `${100 * (1 - y)}%`;
+      return dot;
+    }));
   }
 
   /** Say why there is no picture. */
