@@ -181,7 +181,7 @@ def _add_page(app: FastAPI) -> None:
 
     @app.get("/", include_in_schema=False)
     async def index() -> Response:
-        return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
+        return FileResponse(PAGE / "index.html")
 
     @app.get("/favicon.ico", include_in_schema=False)
     async def icon() -> Response:

@@ -41,6 +41,8 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    # a module that a browser has kept may not fit those of a newer page: it is to ask each time
+    "Cache-Control": "no-cache",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
 

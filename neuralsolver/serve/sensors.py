@@ -121,7 +121,6 @@ def _fields(samples: Samples, hidden: torch.Tensor, solution: torch.Tensor) -> d
         strict=True,
     ):
         fields |= {f"{name} mean": mean, f"{name} spread": spread}
-        fields |= {
-            f"{name} sample {i + 1}": drawn[i, 0] for i in range(min(DRAWN_SAMPLES, len(drawn)))
-        }
+        chosen = drawn[:DRAWN_SAMPLES, 0]
+        fields |= {f"{name} sample {i}": sample for i, sample in enumerate(chosen, 1)}
     return {name: shown(values.numpy()) for name, values in fields.items()}

@@ -156,6 +156,7 @@ def test_the_page_may_load_from_its_own_host_only(server):
         status, headers, body = server.request("GET", f"/page/{part}")
         assert status == 200
         assert "content-security-policy" in headers
+        assert headers["cache-control"] == "no-cache"
         assert b"http://" not in body.replace(b"http://www.w3.org/2000/svg", b"")
         assert b"https://" not in body
 

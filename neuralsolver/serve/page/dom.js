@@ -55,6 +55,11 @@ export function number(value) {
   return `${digits.replace("-", "−")}·${power(Number(exponent))}`;
 }
 
+/** A part of one, in percent. */
+export function percent(part) {
+  return `${Number((100 * part).toPrecision(2))} %`;
+}
+
 /** Seconds. */
 export function time(seconds) {
   if (seconds === null || seconds === undefined) return "–";

@@ -1,6 +1,6 @@
 // A hidden field, a few sensors: click to place them and watch the mean, the spread and the samples.
 
-import { button, copy, download, el, number, time } from "./dom.js";
+import { button, copy, download, el, number, percent, time } from "./dom.js";
 import { decodeFrame } from "./api.js";
 import { paintable } from "./brush.js";
 import { Panel, extent } from "./panel.js";
@@ -113,8 +113,8 @@ export class SensorsView {
     this.#draw();
     const { input, solution } = this.frame;
     this.#say("good", `${this.frame.sensors} sensors, ${this.frame.samples} samples in ${time(this.frame.seconds)}`,
-      `Input: the mean is ${number(input.error)} off (relative); the spread says ${number(input.spread)}.`,
-      `Solution: the mean is ${number(solution.error)} off; the spread says ${number(solution.spread)}. Each sample satisfies the equation to ${number(this.frame.residual)}.`);
+      `The spread promises that the mean is off by about ${percent(input.spread)} (input) and ${percent(solution.spread)} (solution); the truth is ${percent(input.error)} and ${percent(solution.error)} away.`,
+      `Every sample goes through all sensors and satisfies the equation to ${number(this.frame.residual)}.`);
     this.place.dataset.state = "finished";
     this.place.dataset.sensors = this.frame.sensors;
   }

@@ -128,10 +128,10 @@ export class Stage {
 }
 
 function words(frame, player) {
-  const total = player.complete ? ` of ${player.frames.at(-1).index}` : "";
-  const stage = { start: ", coarser grid first", polish: ", finishing classically" }[frame.stage] ?? "";
+  const total = player.complete && frame.stage !== "start" ? ` of ${player.frames.at(-1).step}` : "";
+  const stage = { start: ", on a coarser grid first", polish: ", finishing classically" }[frame.stage] ?? "";
   const error = frame.error === null ? "" : ` · error ${number(frame.error)}`;
-  const what = frame.index === 0 ? "first guess" : `correction ${frame.index}${total}`;
+  const what = frame.step === 0 ? "first guess" : `correction ${frame.step}${total}`;
   return `${what}${stage} · residual ${number(frame.residual)}${error} · ${time(frame.seconds)}`;
 }
 
