@@ -1,6 +1,6 @@
 # The page and the service on the CPU, as a user without rights.
 #
-#   docker build -t neuralsolver .
+#   docker build -t neuralsolver --build-arg TORCH_INDEX=… .
 #   docker run --rm -p 127.0.0.1:8000:8000 neuralsolver
 #
 # docs/serve.md says how to run it behind a proxy.
@@ -8,9 +8,10 @@ FROM python:3.11-slim AS build
 WORKDIR /build
 RUN python -m venv /venv
 ENV PATH=/venv/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-# the CPU build of torch comes from its own index; the constraints pin everything else
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-RUN pip install --index-url "$TORCH_INDEX" torch==2.13.0
+# without an index of CPU builds (torch's page on installing names it) the usual one brings
+# gigabytes of accelerator libraries: docker build --build-arg TORCH_INDEX=…
+ARG TORCH_INDEX
+RUN pip install ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} torch==2.13.0
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY neuralsolver ./neuralsolver
 RUN pip install --constraint constraints.txt '.[serve]'

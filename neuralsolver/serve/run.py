@@ -47,8 +47,12 @@ def configure(
 
 
 def listen(config: uvicorn.Config) -> socket.socket:
-    """The listening socket; those it accepts inherit its settings."""
+    """The listening socket; those it accepts inherit its settings.
+
+    Whoever comes while the models are being loaded waits instead of being turned away.
+    """
     listening = config.bind_socket()
+    listening.listen(config.backlog)
     with suppress(AttributeError, OSError):  # not every system has it
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNANSWERED_MILLISECONDS)
     return listening
