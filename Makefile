@@ -4,20 +4,26 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TESTED := $(VENV)/.ready-dev
+SERVED := $(VENV)/.ready-serve
+AXE := $(VENV)/axe/node_modules/axe-core/axe.min.js
 PEERS := .venv-peers
 
-.PHONY: demo test test-all lint peers weights results clean
+.PHONY: demo serve test test-all lint peers weights results clean
 demo: $(READY)
 	$(BIN)/ens demo
+
+serve: $(SERVED)
+	$(BIN)/ens serve --open
 
 # one thread each, as many processes as cores; what takes more than ten seconds is for test-all
 PROCESSES ?= auto
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal
 
-test: $(TESTED)
+# the page is tested where a browser is found, and checked by axe where npm has brought it
+test: $(TESTED) $(AXE)
 	$(PYTEST) -m "not slow"
 
-test-all: $(TESTED)
+test-all: $(TESTED) $(AXE)
 	$(PYTEST) --cov --cov-report=term
 
 lint: $(TESTED)
@@ -32,9 +38,16 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
+$(SERVED): $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[serve]'
+	touch $@
+
 $(TESTED): $(READY)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
+
+$(AXE): | $(TESTED)
+	-npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
 
 # the libraries we compare ourselves with, in an environment of their own
 peers: $(PEERS)/.ready

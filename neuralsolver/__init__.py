@@ -21,11 +21,13 @@ _HOME = {
     "Darcy": "equations",
     "Helmholtz": "equations",
     "NavierStokes": "equations",
+    "Observed": "equations",
     "Poisson": "equations",
     "Grid": "equations",
     "Known": "equations",
     "Problem": "equations",
     "equation_named": "equations",
+    "Sensors": "equations",
     "register": "equations",
     "describe": "equations.registry",
     "check_equation": "equations.contract",
@@ -58,6 +60,7 @@ _HOME = {
     "shipped": "training",
     "describe_model": "training.library",
     "train": "experiments.own",
+    "load_sampler": "training",
     # errors
     "InvalidInput": "errors",
     "FileDamaged": "errors",
@@ -78,11 +81,13 @@ __all__ = [
     "NavierStokes",
     "NeuralSolver",
     "Observation",
+    "Observed",
     "Poisson",
     "Problem",
     "ReferenceFailure",
     "ResidualBelow",
     "ResidualPlateau",
+    "Sensors",
     "Solution",
     "Solver",
     "Status",
@@ -100,6 +105,7 @@ __all__ = [
     "iterations",
     "laplacian",
     "load",
+    "load_sampler",
     "periodic_field",
     "random_problem",
     "read",
@@ -118,8 +124,10 @@ if TYPE_CHECKING:
         Helmholtz,
         Known,
         NavierStokes,
+        Observed,
         Poisson,
         Problem,
+        Sensors,
         equation_named,
         register,
     )
@@ -147,7 +155,7 @@ if TYPE_CHECKING:
         iterate,
         iterations,
     )
-    from neuralsolver.training import load, shipped
+    from neuralsolver.training import load, load_sampler, shipped
     from neuralsolver.training.library import describe_model
 
 

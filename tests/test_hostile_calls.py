@@ -23,13 +23,13 @@ import pytest
 import scipy.io
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from neuralsolver.experiments.scales import SCALES
 
 from neuralsolver.cli import run
 from neuralsolver.data import DatasetSpec, generate
 from neuralsolver.equations import EQUATIONS, NavierStokes, Poisson
 from neuralsolver.equations.registry import CONSTANTS
 from neuralsolver.experiments.recipes import make_solver
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.limits import RESOLUTION, SEED, Real, Text, Whole
 from neuralsolver.training import Card, save_model
 from neuralsolver.training.library import SHIPPED

@@ -25,7 +25,18 @@ from typing import Annotated, Any
 
 import typer
 
-from neuralsolver.cli import bench, data, demo, evaluate, models, report, solve, train
+from neuralsolver.cli import (
+    bench,
+    data,
+    demo,
+    evaluate,
+    models,
+    reconstruct,
+    report,
+    serve,
+    solve,
+    train,
+)
 from neuralsolver.cli.options import checked
 from neuralsolver.errors import InvalidInput, PeerLost, ReferenceFailure
 
@@ -44,6 +55,8 @@ for _name, _command in (
     ("demo", demo.demo),
     ("list", models.list_all),
     ("solve", solve.solve),
+    ("reconstruct", reconstruct.reconstruct),
+    ("serve", serve.serve),
     ("train", train.train),
     ("export", models.export),
     ("generate", data.generate),

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from neuralsolver.cli.options import AsJson, Seed, checked
-from neuralsolver.limits import RESOLUTION, Whole
+from neuralsolver.limits import RESOLUTION, Real, Whole
 
 app = typer.Typer(help="Measure speed and accuracy on this machine.", rich_markup_mode=None)
 
@@ -75,6 +75,17 @@ def solve(
     chosen = [*(resolutions or []), *(more or [])]
     options = {"resolutions": chosen} if chosen else {}
     _bench("solve", as_json, samples=samples, seed=seed, **options)
+
+
+@app.command("serve")
+@checked
+def serve(
+    clients: Annotated[int, typer.Option(help="Clients of the load test."), Whole(2, 1000)] = 50,
+    seconds: Annotated[float, typer.Option(help="How long they ask."), Real(1.0, 3600.0)] = 30.0,
+    as_json: AsJson = False,
+) -> None:
+    """The page's service from outside: first frame, frames per second, slider, load."""
+    _bench("serve", as_json, clients=clients, seconds=seconds)
 
 
 def _bench(name: str, as_json: bool, **options: Any) -> None:

@@ -50,6 +50,8 @@ def train(
     import torch
 
     from neuralsolver.equations import Equation
+    from neuralsolver.experiments.denoisers import KINDS as DENOISERS
+    from neuralsolver.experiments.denoisers import train_denoiser
     from neuralsolver.experiments.own import train_on
     from neuralsolver.experiments.paper import equation_to_train
     from neuralsolver.experiments.run import Training
@@ -65,6 +67,12 @@ def train(
     if constants and equation is None:
         raise InvalidInput("--set", "an equation beside it", "no equation")
     chosen = None if equation is None else equation_to_train(equation, constants)
+    if recipe in DENOISERS and chosen is not None:
+        with _Display(f"{chosen.name} {recipe}", None) as display:
+            name = f"{chosen.name}-{recipe}"
+            model = train_denoiser(name, runs, minutes=budget_minutes, report=display)
+        print(ship_model(model, name)[0] if ship else model)
+        return
     size, changes = scale_named(scale), _plan_changes(plan)
     if budget_minutes is not None:
         if "batches" in changes:

@@ -17,6 +17,8 @@ from neuralsolver.equations import Equation, NavierStokes, Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.limits import SEED, check_memory
 
+INSTANCE_KEY = 1
+"""The random key of instances drawn for a user."""
 FIELDS_AT_ONCE = 24
 """Arrays of the size of a solution, in float64, that a solve keeps at the same time."""
 
@@ -38,7 +40,7 @@ def random_problem(equation: Equation, resolution: int, seed: int = 0) -> Proble
     SEED.read("seed", seed)
     check_size(equation, resolution)
     fine = working_resolution(equation, resolution)
-    drawn = Problem.random(equation, fine, seed=seed, key=1)
+    drawn = Problem.random(equation, fine, seed=seed, key=INSTANCE_KEY)
     if not isinstance(equation, NavierStokes):
         field = drawn.inputs[0].numpy()  # one field, as a user would give it
         return Problem(equation, field[0] if len(field) == 1 else field)

@@ -32,6 +32,12 @@ LARGEST_HEADER = 2**24
 SMALL = 64
 """No whole number up to this makes a network large."""
 
+NETWORKS = {
+    "neural-solver": ("predictor", "corrector"),
+    "denoiser": ("network",),
+    "error-conditioned": ("network",),
+}
+"""The networks of each kind of model (`kinds`)."""
 READABLE = Text(("inputs", "solution", "error"))
 SOLVER_FIELDS: dict[str, Limit] = {
     "step_size": Real(-1e6, 1e6),
@@ -63,6 +69,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         got = description.get("format") if isinstance(description, dict) else "something else"
         raise FileDamaged(str(path), f"a card of format {FORMAT}", str(got)[:60])
+    description.setdefault("kind", "neural-solver")
     try:
         _check_fields(description)
     except (InvalidInput, KeyError, TypeError) as error:
@@ -81,7 +88,20 @@ def _check_fields(card: Mapping[str, Any]) -> None:
     equation = _mapping("equation", card["equation"])
     Text().read("equation name", equation["name"])
     _mapping("constants", equation["constants"])
+    kind = Text(tuple(NETWORKS)).read("kind", card["kind"])
     solver = _mapping("solver", card["solver"])
+    for name in NETWORKS[kind]:
+        if kind != "neural-solver" or solver[name] is not None:
+            described = _mapping(name, solver[name])
+            Text().read(f"{name} model", described["model"])
+            _mapping(f"{name} arguments", described["arguments"])
+    if kind == "neural-solver":
+        _check_solver(solver)
+    if "base" in solver and Path(Text().read("base", solver["base"])).name != solver["base"]:
+        raise InvalidInput("base", "the name of a model beside it", solver["base"])
+
+
+def _check_solver(solver: Mapping[str, Any]) -> None:
     for name, limit in SOLVER_FIELDS.items():
         limit.read(name, solver[name])
     if solver.get("clock_steps") is not None:
@@ -91,11 +111,6 @@ def _check_fields(card: Mapping[str, Any]) -> None:
             raise InvalidInput(reads, "a list", solver[reads])
         for name in solver[reads]:
             READABLE.read(reads, name)
-    for network in ("predictor", "corrector"):
-        if solver[network] is not None:
-            described = _mapping(network, solver[network])
-            Text().read(f"{network} model", described["model"])
-            _mapping(f"{network} arguments", described["arguments"])
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:
@@ -141,7 +156,7 @@ def check_sizes(field: str, card: Mapping[str, Any], header: Header) -> None:
     """Raise FileDamaged when a number on the card could make more than the weights there are."""
     largest = max((size for _, shape in header.values() for size in shape), default=0)
     most = max(SMALL, largest, len(header))
-    for network in ("predictor", "corrector"):
+    for network in NETWORKS[card["kind"]]:
         described = card["solver"][network] or {}
         for name, value in described.get("arguments", {}).items():
             values = value if isinstance(value, list) else [value]
@@ -185,6 +200,11 @@ def check_weights(field: str, networks: nn.Module, header: Header) -> None:
     expected = {
         name: (TORCH_NAMES.get(str(tensor.dtype), str(tensor.dtype)), tuple(tensor.shape))
         for name, tensor in networks.state_dict().items()
+    }
+    # weights may be stored in half precision
+    header = {
+        name: (expected[name][0] if kind == "F16" and name in expected else kind, shape)
+        for name, (kind, shape) in header.items()
     }
     if expected != header:
         differing = sorted(

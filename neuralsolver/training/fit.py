@@ -13,7 +13,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from neuralsolver.equations import Equation, Problem
 from neuralsolver.errors import FileDamaged, InvalidInput
@@ -50,12 +50,18 @@ class Examples(Protocol):
     def tensors(self, index: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor]: ...
 
 
+class Source(Protocol):
+    """Batches drawn fresh, which bring everything their objective needs."""
+
+    def draw(self, seed: int, number: int, share: Any) -> Any: ...
+
+
 Progress = Callable[[float, Record], None]
 
 
 def fit(
-    solver: NeuralSolver,
-    examples: Examples,
+    solver: nn.Module,
+    examples: Examples | Source,
     plan: Plan,
     folder: Path,
     *,
@@ -70,9 +76,10 @@ def fit(
     """
     joined = world is None
     world = world or World.join()
-    if min(plan.batch_size, len(examples)) % world.size:
+    size = min(plan.batch_size, len(examples) if isinstance(examples, Sized) else plan.batch_size)
+    if size % world.size:
         expected = f"a multiple of the {world.size} processes"
-        raise InvalidInput("batch_size", expected, min(plan.batch_size, len(examples)))
+        raise InvalidInput("batch_size", expected, size)
     run = _Run(solver.to(world.device), plan, folder, world)
     with run.alone(), _Interruption() as interruption:
         run.resume()
@@ -117,7 +124,7 @@ class _Interruption:
 class _Run:
     """A training run: weights, optimiser, averages and position, and how they are kept."""
 
-    def __init__(self, solver: NeuralSolver, plan: Plan, folder: Path, world: World) -> None:
+    def __init__(self, solver: nn.Module, plan: Plan, folder: Path, world: World) -> None:
         self.solver, self.plan, self.folder, self.world = solver, plan, folder, world
         self.parameters = [p for p in solver.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
@@ -131,7 +138,7 @@ class _Run:
         self.objective = OBJECTIVES[plan.objective]
         if plan.compile:
             for name in ("predictor", "corrector"):
-                network = getattr(solver, name)
+                network = getattr(solver, name, None)
                 if network is not None:
                     network.compile()
 
@@ -155,8 +162,19 @@ class _Run:
         assert self.plan.budget_minutes is not None
         return self.world.agree(self.record.seconds / (60 * self.plan.budget_minutes))
 
-    def batch(self, examples: Examples, progress: float) -> None:
+    def batch(self, examples: Examples | Source, progress: float) -> None:
         """One batch: all its losses, each back-propagated as it comes."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.plan.rate(self.record.updates, progress)
+        if hasattr(examples, "draw"):
+            share = range(self.plan.batch_size)[self.world.rank :: self.world.size]
+            self._learn(examples.draw(self.plan.seed, self.record.batches, share))
+        else:
+            self._visit(examples)
+        self.record.batches += 1
+
+    def _visit(self, examples: Examples) -> None:
+        """Learn from the next samples of a dataset, from where their last visit ended."""
         index = self.plan.samples(self.record.batches, len(examples))
         share = index[self.world.rank :: self.world.size]
         inputs, target = examples.tensors(share, dtype=examples.equation.precision)
@@ -165,18 +183,19 @@ class _Run:
         batch = Batch(problem, target.to(self.world.device), steps)
         if self.plan.replay:
             batch.start = self._recall(index, len(examples), target)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.plan.rate(self.record.updates, progress)
+        self._learn(batch)
+        if self.plan.replay and batch.end is not None and self.memory is not None:
+            self.memory[index] = self.world.gather(batch.end).cpu()
+
+    def _learn(self, batch: Any) -> None:
+        """All losses of a batch, then one update."""
         losses = []
         with self._precision():
             for loss in self.objective(self.solver, batch):
                 loss.backward()  # type: ignore[no-untyped-call]
                 losses.append(float(loss.detach()))
             self._update()
-        if self.plan.replay and batch.end is not None and self.memory is not None:
-            self.memory[index] = self.world.gather(batch.end).cpu()
         self.record.losses = losses
-        self.record.batches += 1
 
     def _recall(self, index: np.ndarray[Any, Any], count: int, like: Tensor) -> Tensor:
         """The remembered iterates of this process's share; NaN where a sample starts afresh."""
@@ -225,7 +244,7 @@ class _Run:
         """Relative error after 0, 1, … K corrections on held-out samples, to the log."""
         if self.world.rank:
             return
-        if validation is not None:
+        if validation is not None and isinstance(self.solver, NeuralSolver):
             with self._averaged():
                 self.record.validation = error_history(
                     self.solver, validation, max(self.plan.unroll, VALIDATION_STEPS)

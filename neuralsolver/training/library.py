@@ -16,7 +16,9 @@ from neuralsolver.equations import Equation, NavierStokes, Problem, equation_nam
 from neuralsolver.equations.registry import describe
 from neuralsolver.errors import InvalidInput
 from neuralsolver.files import write_whole
+from neuralsolver.samplers.samples import Sampler
 from neuralsolver.solvers import TrainedSolver
+from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.training.checkpoint import CARD, WEIGHTS, load_model, read_card
 
 SHIPPED = Path(__file__).parents[1] / "weights"
@@ -24,13 +26,23 @@ DEFAULT_RECIPE = "contractive"
 
 
 def shipped() -> list[str]:
-    """Names of the models that come with the package.
+    """Names of the trained solvers that come with the package.
 
     >>> import neuralsolver as ns
     >>> "helmholtz-contractive" in ns.shipped()
     True
     """
-    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CARD}"))
+    return sorted(name for name, kind in _kinds() if kind == "neural-solver")
+
+
+def shipped_denoisers() -> list[str]:
+    """Names of the denoisers that come with the package, for `ens reconstruct`."""
+    return sorted(name for name, kind in _kinds() if kind != "neural-solver")
+
+
+def _kinds() -> list[tuple[str, str]]:
+    folders = [path.parent for path in SHIPPED.glob(f"*/{CARD}")]
+    return [(folder.name, read_card(folder).get("kind", "neural-solver")) for folder in folders]
 
 
 def ship(model: Path, name: str) -> tuple[Path, str]:
@@ -79,6 +91,9 @@ def load(model: str | Path) -> TrainedSolver:
         known = ", ".join(shipped()) or "none shipped"
         raise InvalidInput("model", f"one of {known}, or a folder with {CARD}", str(model))
     network, card = load_model(folder)
+    if not isinstance(network, NeuralSolver):
+        expected = "a solver (`ens reconstruct` uses denoisers)"
+        raise InvalidInput("model", expected, f"the denoiser {model}")
     return TrainedSolver(network, card.equation, card.resolution, card.record)
 
 
@@ -128,3 +143,18 @@ def remarks(problem: Problem, trained_on: Equation | None = None) -> list[str]:
                 "velocity has: it stays in the solution and moves nothing"
             )
     return found
+
+
+def load_sampler(equation: str, method: str, steps: int | None = None) -> Sampler:
+    """A sampler of fields from sensors by its name, with the shipped denoiser of an equation."""
+    from neuralsolver.samplers import methods
+
+    return methods.build(method, equation, steps, _denoiser, load)
+
+
+def _denoiser(name: str) -> Any:
+    folder = SHIPPED / name
+    if not (folder / CARD).is_file():
+        known = ", ".join(shipped_denoisers()) or "none shipped"
+        raise InvalidInput("denoiser", f"one of {known}", name)
+    return load_model(folder)[0]

@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
-from neuralsolver.experiments.scales import SCALES
 
 from neuralsolver.cli import run
 from neuralsolver.equations import Helmholtz
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.experiments.recipes import make_solver
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training import Card, library, load, load_model, save_model
 from neuralsolver.training.library import describe_model, ship
 

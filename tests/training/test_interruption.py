@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from neuralsolver.experiments.scales import SCALES
 
 from neuralsolver.equations import Helmholtz
 from neuralsolver.errors import InvalidInput, PeerLost
 from neuralsolver.experiments.recipes import make_plan, make_solver
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training import fit
 from neuralsolver.training.checkpoint import load_state
 from neuralsolver.training.distributed import World, device_named
