@@ -116,6 +116,7 @@ export class Workbench {
     this.timer = null;
     this.begun = performance.now();
     this.live = live;
+    if (!live) this.again = false; // the last word: nothing that was dragged comes after it
     if (!live) writeState(state);
     const field = this.#field();
     if (field) this.input = field;
