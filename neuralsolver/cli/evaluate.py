@@ -46,6 +46,8 @@ def evaluate(
     from neuralsolver.experiments.studies import STUDIES
 
     torch.set_num_threads(1)
+    if experiment == "sensors":
+        return _sensors(results / scale, method, seed)
     known = [*EXPERIMENTS, *STUDIES]
     if experiment not in (*known, "all"):
         raise InvalidInput("experiment", f"one of {', '.join(known)} or all", experiment)
@@ -69,6 +71,15 @@ def evaluate(
             print(_table(chosen))
     if as_json:
         print(json.dumps(printed, ensure_ascii=False))
+
+
+def _sensors(folder: Path, methods: list[str] | None, seed: int) -> None:
+    """Fields from sensors have their own rows: no regimes, but an exact answer."""
+    from neuralsolver.cli.progress import Progress
+    from neuralsolver.experiments.sensors import evaluate_sensors
+
+    with Progress("sensors") as progress:
+        print(evaluate_sensors(folder, methods=methods, seed=seed, report=progress.fraction))
 
 
 class _Training:

@@ -13,6 +13,7 @@ from neuralsolver.report.figures import makers
 from neuralsolver.report.flow_panels import animations
 from neuralsolver.report.layout import Table, latex, markdown
 from neuralsolver.report.rows import Results
+from neuralsolver.report.sensors import write_sensors
 from neuralsolver.report.style import png
 
 TABLES: tuple[Callable[[Results], Table | None], ...] = (
@@ -60,6 +61,7 @@ def write_report(folder: Path) -> Written:
             written.put(folder / "figures" / f"{name}.png", png(figure))
     for name, (fields, times) in animations(results).items():
         written.files.append(animate(folder / "figures" / f"{name}.gif", fields, times))
+    write_sensors(folder, written.put)
     return written
 
 
