@@ -12,19 +12,31 @@ PACKAGE = Path(__file__).parents[1] / "neuralsolver"
 MAY_IMPORT = {
     "errors": set(),
     "drawing": set(),
-    "files": set(),
+    "files": {"errors"},
+    "limits": {"errors"},
+    "progress": set(),
     "reference": {"errors"},
     # the random inputs of an equation are drawn by the reference layer, nothing else of it is used
-    "equations": {"errors", "reference.random_fields"},
-    "data": {"errors", "files", "reference", "equations"},
+    "equations": {"errors", "limits", "reference.random_fields"},
+    "data": {"errors", "files", "limits", "reference", "equations"},
     "models": {"errors"},
     "solvers": {"errors", "drawing", "equations", "reference.newton"},
     # a sampler asks for the exact posterior, and for the solution of a fill
     "samplers": {"errors", "drawing", "reference", "equations", "data.truth", "solvers"},
-    "training": {"errors", "files", "equations", "data.truth", "solvers", "samplers", "models"},
+    "training": {
+        "errors",
+        "files",
+        "limits",
+        "equations",
+        "data.truth",
+        "solvers",
+        "samplers",
+        "models",
+    },
     "evaluation": {"errors", "equations", "solvers"},
     "experiments": {
         "errors",
+        "progress",
         "equations",
         "data",
         "models",
@@ -57,6 +69,7 @@ MAY_IMPORT = {
     },
     "cli": None,
     "__init__": None,
+    "__main__": None,
 }
 
 

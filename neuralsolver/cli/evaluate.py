@@ -10,27 +10,36 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from neuralsolver.cli.options import DataFolder, Samples
 from neuralsolver.errors import InvalidInput
+from neuralsolver.files import exclusive
+from neuralsolver.limits import SEED
 
 if TYPE_CHECKING:
-    from neuralsolver.cli.progress import Progress
     from neuralsolver.experiments.evaluate import Evaluation
     from neuralsolver.experiments.rows import Row
+    from neuralsolver.progress import Progress
 
 
 def evaluate(
     experiment: Annotated[
-        str, typer.Argument(help="An experiment or a study; `all` for every one of them.")
+        str,
+        typer.Argument(
+            help="An experiment, a study, `all` for every one of them, or a dataset file of yours."
+        ),
     ],
     *,
     method: Annotated[list[str] | None, typer.Option(help="Only this method; repeatable.")] = None,
     regime: Annotated[list[str] | None, typer.Option(help="Only this regime; repeatable.")] = None,
     scale: Annotated[str, typer.Option(help="paper, desk or tiny.")] = "desk",
-    seed: Annotated[int, typer.Option(help="Seed of the test data.")] = 20_264,
-    samples: Annotated[int, typer.Option(help="Fresh instances per regime.", min=1)] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of the test data."), SEED] = 20_264,
+    samples: Samples = 100,
     results: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
     runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
-    data: Annotated[Path | None, typer.Option(help="Folder of the datasets.")] = None,
+    data: DataFolder = None,
+    model: Annotated[
+        str | None, typer.Option(help="With a dataset file: a model; the shipped one by default.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Measure what is missing: trains or loads models, solves fresh instances, appends rows.
@@ -39,16 +48,22 @@ def evaluate(
     """
     import torch
 
-    from neuralsolver.cli.progress import Progress
     from neuralsolver.experiments.evaluate import Evaluation
     from neuralsolver.experiments.paper import EXPERIMENTS
     from neuralsolver.experiments.scales import scale_named
     from neuralsolver.experiments.studies import STUDIES
+    from neuralsolver.progress import Progress
 
     torch.set_num_threads(1)
     if experiment == "sensors":
         return _sensors(results / scale, method, seed)
     known = [*EXPERIMENTS, *STUDIES]
+    if experiment not in (*known, "all") and Path(experiment).is_file():
+        row = _own(Path(experiment), model, samples)
+        print(json.dumps([row], ensure_ascii=False) if as_json else _table([row]))
+        return
+    if model is not None:
+        raise InvalidInput("--model", "a dataset file in place of an experiment", experiment)
     if experiment not in (*known, "all"):
         raise InvalidInput("experiment", f"one of {', '.join(known)} or all", experiment)
     base = Evaluation(
@@ -56,7 +71,8 @@ def evaluate(
     )
     printed: list[Row] = []
     for name in known if experiment == "all" else [experiment]:
-        with Progress(name) as progress:
+        lock = results / scale / f".{name}.lock"
+        with exclusive(lock, f"evaluation of {name}"), Progress(name) as progress:
             shown = replace(base, report=_Training(progress))
             if name in STUDIES:
                 file = _study(name, shown)
@@ -75,11 +91,21 @@ def evaluate(
 
 def _sensors(folder: Path, methods: list[str] | None, seed: int) -> None:
     """Fields from sensors have their own rows: no regimes, but an exact answer."""
-    from neuralsolver.cli.progress import Progress
     from neuralsolver.experiments.sensors import evaluate_sensors
+    from neuralsolver.progress import Progress
 
     with Progress("sensors") as progress:
         print(evaluate_sensors(folder, methods=methods, seed=seed, report=progress.fraction))
+
+
+def _own(file: Path, model: str | None, samples: int) -> Row:
+    """The row of a model on a dataset file of the user's."""
+    from neuralsolver.data import read
+    from neuralsolver.experiments.own import evaluate_on
+    from neuralsolver.training import load
+
+    solver = load(model or read(file).equation.name)
+    return evaluate_on(file, solver, samples)
 
 
 class _Training:

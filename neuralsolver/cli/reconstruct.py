@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from neuralsolver.cli.data import AsJson, Settings, Threads, parse_settings
+from neuralsolver.cli.options import AsJson, Settings, Threads, parse_settings
 from neuralsolver.errors import InvalidInput
+from neuralsolver.limits import SEED, Real, Whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,18 +33,20 @@ def reconstruct(
         Path | None,
         typer.Option(help="Table x,y,field,value (.csv) or such arrays (.npz). [default: random]"),
     ] = None,
-    count: Annotated[int, typer.Option(help="Number of random sensors.", min=1)] = 500,
-    samples: Annotated[int, typer.Option(help="Number of samples.", min=1)] = 16,
+    count: Annotated[int, typer.Option(help="Number of random sensors."), Whole(1, 4096)] = 500,
+    samples: Annotated[int, typer.Option(help="Number of samples."), Whole(1, 100_000)] = 16,
     method: Annotated[
         str,
         typer.Option(
             help="diffusion-ens (+gn, +ens), palette, diffusion-pde, pcfm, exact, spline."
         ),
     ] = "diffusion-ens",
-    noise: Annotated[float, typer.Option(help="Standard deviation of the sensors' errors.")] = 0.0,
-    steps: Annotated[int | None, typer.Option(help="Steps of a learned sampler.")] = None,
+    noise: Annotated[float, typer.Option(help="Deviation of the sensors' errors."), Real(0)] = 0.0,
+    steps: Annotated[
+        int | None, typer.Option(help="Steps of a learned sampler."), Whole(2, 100_000)
+    ] = None,
     settings: Settings = None,
-    seed: Annotated[int, typer.Option(help="Seed of the samples (and of a random problem).")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of samples and random problems."), SEED] = 0,
     output: Annotated[Path | None, typer.Option(help="Write the samples here, .npz.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw them, .png.")] = None,
     threads: Threads = 1,
@@ -55,9 +58,9 @@ def reconstruct(
     """
     import torch
 
-    from neuralsolver.cli.progress import Progress
     from neuralsolver.equations import equation_named
     from neuralsolver.equations.sensors import Observed, Sensors
+    from neuralsolver.progress import Progress
     from neuralsolver.samplers.methods import METHODS
     from neuralsolver.training.library import load_sampler
 

@@ -9,7 +9,7 @@ the physics-informed baselines: with a discontinuous a it is far from zero on th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from neuralsolver.equations.stencils import (
     laplacian_eigenvalues,
     wide_divergence,
 )
+from neuralsolver.equations.units import Units, per_sample, unit_of
 from neuralsolver.errors import InvalidInput
 from neuralsolver.reference.random_fields import cosine_field, two_phase
 
@@ -36,7 +37,12 @@ STENCILS = {"flux": (flux_divergence, 1), "wide": (wide_divergence, 2)}
 
 @dataclass(frozen=True)
 class Darcy(Equation):
-    """−∇·(a∇u) − f for a permeability a ∈ {`low`, `high`} and a constant `source` f."""
+    """−∇·(a∇u) − f for a permeability a ∈ {`low`, `high`} and a constant `source` f.
+
+    >>> import neuralsolver as ns
+    >>> ns.Problem.random(ns.Darcy(source=1.0), 16, seed=1).inputs.unique().tolist()
+    [3.0, 12.0]
+    """
 
     source: float = 100.0
     low: float = 3.0
@@ -75,6 +81,18 @@ class Darcy(Equation):
         # face means are at least min a, so −∇·a∇ ≥ min a · (−Δ) as quadratic forms
         least = inputs.flatten(1).amin(1).double().cpu()
         return least * laplacian_eigenvalues(inputs.shape[-1]).min()
+
+    def natural_units(self, inputs: Tensor) -> Units | None:
+        low, high = inputs.flatten(1).amin(1).double(), inputs.flatten(1).amax(1).double()
+        # networks know permeabilities around one mean, so every other is brought to it
+        unit = low.sqrt() * high.sqrt() / REFERENCE_PERMEABILITY
+        source = torch.tensor([abs(self.source)], dtype=torch.float64)
+        factor = float(unit_of(source))
+        if factor == 1 and torch.allclose(unit, torch.ones_like(unit), rtol=1e-12):
+            return None
+        equation = replace(self, source=self.source / factor)
+        residual = torch.full_like(unit, factor)
+        return Units(equation, inputs / per_sample(unit, inputs), residual / unit, residual)
 
     def conditioning(self, inputs: Tensor) -> Tensor:
         return torch.log2(inputs / REFERENCE_PERMEABILITY)

@@ -9,7 +9,8 @@ meant here is the branch continued from f = 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from neuralsolver.equations.stencils import (
     laplacian,
     laplacian_eigenvalues,
 )
+from neuralsolver.equations.units import Units, largest, per_sample, unit_of
 from neuralsolver.reference.random_fields import cosine_field
 
 NONLINEAR_SOURCE_AMPLITUDE = 50.0
@@ -35,6 +37,10 @@ class Helmholtz(Equation):
     """Δu + κ²u + λu³ − f, with κ in `wavenumber` and λ in `nonlinearity`.
 
     A `source_amplitude` of zero stands for the amplitude that suits the equation.
+
+    >>> import neuralsolver as ns
+    >>> ns.Helmholtz(wavenumber=3.0).linear, ns.Helmholtz(nonlinearity=1.0).name
+    (True, 'nonlinear-helmholtz')
     """
 
     dependent: ClassVar[tuple[str, ...]] = ("source_amplitude",)
@@ -75,6 +81,21 @@ class Helmholtz(Equation):
             return None
         distances = (laplacian_eigenvalues(inputs.shape[-1]) - self.wavenumber**2).abs()
         return distances.min().expand(inputs.shape[0])
+
+    def natural_units(self, inputs: Tensor) -> Units | None:
+        size = largest(inputs)
+        # with λu³ the unit of u is a constant of the equation: that of the largest field
+        unit = unit_of(size if self.linear else size.max().expand_as(size))
+        strength = 0.0 if self.linear else self.nonlinearity * float(unit[0].square())
+        if not (bool((unit != 1).any()) and math.isfinite(strength)):
+            return None
+        equation = replace(self, nonlinearity=strength)
+        return Units(equation, inputs / per_sample(unit, inputs), unit, unit)
+
+    @property
+    def unique_where_definite(self) -> bool:
+        # where −J = −Δ − κ² − 3λu² > 0 is a convex set, F is injective on it (reference.semilinear)
+        return self.nonlinearity > 0 and self.wavenumber**2 < 2 * math.pi**2
 
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
         return self.source_amplitude * cosine_field(rng, resolution)[None]

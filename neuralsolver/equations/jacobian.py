@@ -50,6 +50,18 @@ def jacobian_diagonal(problem: Problem, u: Tensor) -> Tensor:
     return torch.where(diagonal == 0, 1.0, diagonal)
 
 
+def jacobian_row_sums(problem: Problem, u: Tensor) -> Tensor:
+    """Σⱼ |J(u)ᵢⱼ| as a field: of each colour a residual value sees one point at most."""
+    jacobian = linearisation(problem, u)
+    total, period = torch.zeros_like(u), 2 * problem.equation.stencil_reach + 1
+    for p in range(period):
+        for q in range(period):
+            probe = torch.zeros_like(u)
+            probe[..., p::period, q::period] = 1.0
+            total += jacobian(probe).abs()
+    return total
+
+
 def sparse_jacobian(problem: Problem, u: Tensor) -> list[sparse.csr_array]:
     """J(u) for each sample, over the points that are not on a wall, in C order.
 

@@ -7,9 +7,10 @@ Networks see f but not a: the residual is the only way in which a reaches them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
@@ -19,6 +20,7 @@ from neuralsolver.equations.stencils import (
     laplacian,
     laplacian_eigenvalues,
 )
+from neuralsolver.equations.units import Units, extraordinary, largest, per_sample, unit_of
 from neuralsolver.reference.random_fields import cosine_field
 
 SOURCE_AMPLITUDE = 100.0
@@ -28,7 +30,13 @@ rms of 25-30, and the field has rms 0.28."""
 
 @dataclass(frozen=True)
 class Poisson(Equation):
-    """Δu − a f, with the factor a in `scale`."""
+    """Δu − a f, with the factor a in `scale`.
+
+    >>> import neuralsolver as ns
+    >>> problem = ns.Problem.random(ns.Poisson(scale=2.0), 16)
+    >>> tuple(problem.residual(problem.zeros()).shape)
+    (1, 1, 16, 16)
+    """
 
     scale: float = 2.0
     source_amplitude: float = SOURCE_AMPLITUDE
@@ -50,6 +58,15 @@ class Poisson(Equation):
 
     def smallest_singular_value(self, inputs: Tensor) -> Tensor:
         return laplacian_eigenvalues(inputs.shape[-1]).min().expand(inputs.shape[0])
+
+    def natural_units(self, inputs: Tensor) -> Units | None:
+        size, scale = largest(inputs), torch.tensor([abs(self.scale)], dtype=torch.float64)
+        if not bool(extraordinary(size).any() or extraordinary(scale)):
+            return None
+        # a may be anything, even where a f would not fit: it goes into the unit of u
+        unit, factor = unit_of(size), float(unit_of(scale))
+        equation = replace(self, scale=self.scale / factor)
+        return Units(equation, inputs / per_sample(unit, inputs), factor * unit, factor * unit)
 
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
         return self.source_amplitude * cosine_field(rng, resolution)[None]

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from neuralsolver.equations.base import Array, Equation, check_resolution
+from neuralsolver.equations.base import Array, Equation
 from neuralsolver.equations.problem import Problem
 from neuralsolver.errors import FileDamaged, InvalidInput
 
@@ -115,7 +115,7 @@ class Observed:
     sensors: Sensors
 
     def __post_init__(self) -> None:
-        check_resolution(self.equation, self.resolution)
+        self.equation.check_grid(self.resolution)
         known = (*self.equation.input_names, *self.equation.unknowns)
         for name in self.sensors.fields:
             if name not in known:

@@ -33,7 +33,7 @@ from neuralsolver.samplers.finish import finished
 from neuralsolver.samplers.palette import Palette
 from neuralsolver.samplers.samples import Samples, Told
 from neuralsolver.solvers.iterate import Solver
-from neuralsolver.solvers.solution import residual_norm
+from neuralsolver.solvers.norms import residual_norm
 
 ERROR_CHANNELS = PALETTE_CHANNELS + 4
 LARGEST_SIGNAL = 5.0

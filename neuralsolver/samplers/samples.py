@@ -15,7 +15,7 @@ from torch import Tensor
 from neuralsolver.equations import Problem
 from neuralsolver.equations.sensors import Observed
 from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers.solution import residual_norm
+from neuralsolver.solvers.norms import residual_norm
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

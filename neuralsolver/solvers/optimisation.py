@@ -36,7 +36,7 @@ from neuralsolver.reference.newton import Vector, direct, normal
 from neuralsolver.solvers.error_signals import residual_gradient
 from neuralsolver.solvers.iterate import Iterate, Solve, Solver, Stepper
 from neuralsolver.solvers.newton import newton_correction
-from neuralsolver.solvers.solution import residual_norm
+from neuralsolver.solvers.norms import residual_norm
 from neuralsolver.solvers.stopping import ResidualBelow
 
 FIRST_SWEEPS = 30

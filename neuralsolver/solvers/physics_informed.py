@@ -32,7 +32,8 @@ from neuralsolver.equations.base import check_positive
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.iterate import Iterate, Iterations, Solve, Solver
 from neuralsolver.solvers.neural_solver import NeuralSolver
-from neuralsolver.solvers.solution import Solution, residual_norm
+from neuralsolver.solvers.norms import residual_norm
+from neuralsolver.solvers.solution import Solution
 from neuralsolver.solvers.stopping import FixedSteps
 
 Field = Callable[[Problem], Tensor]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,8 +13,8 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import jacobian_diagonal
-from neuralsolver.solvers.newton import newton_correction
+from neuralsolver.solvers.bounds import error_bound, error_estimate, on_main_branch
+from neuralsolver.solvers.norms import guess_norm, residual_norm
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,13 +24,18 @@ ESTIMATED_POINTS = 8 * 64**2
 
 
 class Status(Enum):
-    """How the solution of one sample ended; the value is a sentence for the user."""
+    """How the solution of one sample ended; the value is a sentence for the user.
+
+    >>> import neuralsolver as ns
+    >>> ns.Status.TOLERANCE.good, ns.Status.DIVERGED.good
+    (True, False)
+    """
 
     FINISHED = "did the number of steps asked for"
     TOLERANCE = "the residual fell below the tolerance"
     PLATEAU = "the residual stopped improving"
     STEP_LIMIT = "ran out of steps before the tolerance was reached"
-    STALLED = "the residual stopped improving far from a solution: do not use this answer"
+    STALLED = "the residual stopped improving before the answer asked for was reached"
     DIVERGED = "the residual grew without bound; the best iterate is returned"
     OUT_OF_MEMORY = "the problem did not fit in memory"
 
@@ -43,7 +49,13 @@ class Status(Enum):
 class Solution:
     """A solved batch. `residual_norms[k, b]` is the RMS residual of sample b after k steps, NaN
     once the sample has stopped; `residual_scale[b]` is that of the first guess. The residual of a
-    flow is measured as `Problem.measure` says: raw, it rises before the error has fallen."""
+    flow is measured as `Problem.measure` says: raw, it rises before the error has fallen.
+
+    >>> import neuralsolver as ns, numpy as np
+    >>> solution = ns.load("poisson").solve(ns.Problem(ns.Poisson(), np.ones((64, 64))))
+    >>> solution.u.shape, solution.good, bool(solution.error_bound[0] < 1e-4)
+    ((64, 64), True, True)
+    """
 
     problem: Problem
     tensor: Tensor
@@ -103,47 +115,29 @@ class Solution:
     def error_bound(self) -> Tensor | None:
         """A guaranteed bound on the relative L2 error per sample, for equations that have one.
 
-        ‖u − u*‖ ≤ (‖F(u)‖ + δ)/σ with δ for the rounding of F itself; infinite where the residual
-        is too large to exclude u* = 0. It bounds the distance from the solution of the discrete
-        equation: the error of the discretisation is not in it.
+        Infinite where the residual is too large to say anything. It bounds the distance from the
+        solution of the discrete equation: the error of the discretisation is not in it.
         """
-        problem = self.problem.in_precision(torch.float64)
-        sigma = problem.equation.smallest_singular_value(problem.inputs)
-        if sigma is None or problem.known is not None:
-            return None
-        u = self.tensor.double()
-        size = residual_norm(u)
-        # every residual value is a sum of at most 16 rounded terms of this size
-        largest = residual_norm(jacobian_diagonal(problem, u).abs().amax((1, 2, 3), keepdim=True))
-        rounding = 32 * torch.finfo(torch.float64).eps * (2 * largest * size + self.residual_scale)
-        distance = (residual_norm(problem.residual(u)).cpu() + rounding.cpu()) / sigma
-        remaining = size.cpu() - distance
-        return torch.where(remaining > 0, distance / remaining, torch.inf)
+        return error_bound(self.problem, self.tensor)
 
     @property
     def error_estimate(self) -> Tensor | None:
         """An estimate of the relative L2 error per sample, where there is no proven bound.
 
-        ‖d‖ / ‖u + d‖ with the Newton correction J(u) d = −F(u). It is exact for a linear equation
-        and right to first order otherwise: an error of the size of u may be far from it, and u + d
-        may head for another solution. Infinite where J(u) is singular, for then the residual says
-        nothing; None where `error_bound` says more, or nothing is known.
-
-        For flows it is ‖L⁻¹F(u)‖ / ‖u‖, with L = ∂ₜ − νΔ in place of J: what the residual has added
-        up to over time if nothing carried it away. Advection moves an error more than it changes
-        its size: docs/flows.md says how near this came.
+        By one Newton correction: an error of the size of u may be far from it, and the correction
+        may head for another solution; infinite where the Jacobian is singular. For flows it is what
+        the residual has added up to over time if nothing carried it away: docs/flows.md says how
+        near this came. None where `error_bound` says more, or nothing is known.
         """
-        problem = self.problem.in_precision(torch.float64)
-        if problem.equation.smallest_singular_value(problem.inputs) is not None:
+        bounded = self.problem.equation.smallest_singular_value(self.problem.inputs) is not None
+        if bounded and self.problem.known is None:
             return None
-        u = self.tensor.detach().double()
-        added = problem.equation.invert_linear_part(problem.residual(u))
-        if added is not None:
-            return (residual_norm(added) / residual_norm(u)).cpu()
-        if problem.equation.boundary != "walls" or problem.equation.frames:
-            return None
-        size, whole = residual_norm(d := newton_correction(problem, u)), residual_norm(u + d)
-        return torch.where(size.isfinite() & (whole > 0), size / whole, torch.inf).cpu()
+        return error_estimate(self.problem, self.tensor)
+
+    @property
+    def on_main_branch(self) -> list[bool] | None:
+        """Whether each sample is on the branch of solutions that leads through zero, if known."""
+        return on_main_branch(self.problem, self.tensor)
 
     @property
     def estimate_is_cheap(self) -> bool:
@@ -158,8 +152,6 @@ class Solution:
         """
         relative, bound = self.relative_residual, self.error_bound
         estimate = self.error_estimate if self.estimate_is_cheap else None
-        how = "the residual added up over time" if self.problem.equation.frames else ""
-        how = how or "one Newton correction"
         lines = []
         for status, count in Counter(self.status).items():
             chosen = torch.tensor([s is status for s in self.status])
@@ -172,11 +164,19 @@ class Solution:
                 f"relative residual {float(relative[chosen].max()):.1e}, {self.seconds:.2f} s"
             )
             if bound is not None:
-                lines.append(f"relative error at most {float(bound[chosen].max()):.1e}")
+                lines.append(_bound_in_words(float(bound[chosen].max())))
             if estimate is not None:
-                largest = float(estimate[chosen].max())
-                lines.append(f"relative error about {largest:.1e} (estimate: {how})")
+                lines.append(self._estimate_in_words(float(estimate[chosen].max())))
+        branch = self.on_main_branch if self.estimate_is_cheap else None
+        if branch is not None and not all(branch):
+            others = f"{branch.count(False)} of {len(branch)}"
+            lines.append(f"{others} on another branch of solutions than the one through zero")
         return "\n".join(lines)
+
+    def _estimate_in_words(self, estimate: float) -> str:
+        moving = self.problem.equation.frames > 0
+        how = "the residual added up over time" if moving else "one Newton correction"
+        return f"relative error about {estimate:.1e} (estimate: {how})"
 
     def plot(self, path: str | None = None, sample: int = 0) -> Figure:
         """Input, solution, residual field and residual history of one sample."""
@@ -185,12 +185,7 @@ class Solution:
         return plot_solution(self, path, sample)
 
 
-def residual_norm(residual: Tensor) -> Tensor:
-    """Root mean square over all but the batch axis, in float64."""
-    return residual.flatten(1).double().square().mean(1).sqrt()
-
-
-def guess_norm(problem: Problem) -> Tensor:
-    """The unit of all residuals of a problem: the measured one of its first guess."""
-    guess = residual_norm(problem.measure(problem.residual(problem.first_guess())))
-    return guess.cpu().clamp_min(torch.finfo(torch.float64).tiny)
+def _bound_in_words(bound: float) -> str:
+    if math.isinf(bound):
+        return "no bound on the error: the residual is too large for one"
+    return f"relative error at most {bound:.1e}"

@@ -41,21 +41,33 @@ from neuralsolver.solvers.iterate import (
 )
 from neuralsolver.solvers.multilevel import VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver, NeuralStepper
+from neuralsolver.solvers.norms import guess_norm, residual_norm
 from neuralsolver.solvers.solution import Solution
 from neuralsolver.solvers.stopping import FixedSteps, ResidualBelow, StoppingRule
 from neuralsolver.solvers.torus import SpectralStep, cut
+from neuralsolver.solvers.units import in_natural_units
 
 DEFAULT_TOLERANCE = 1e-6
 MAX_STEPS = 200
 PATIENCE = 40
 """Steps that may pass without halving a residual before polishing is the better bet."""
+FAR = 20.0
+"""A start whose residual is this many times that of the first guess is dropped. A good prediction
+has up to five times as much: small errors that oscillate from point to point weigh heavily."""
 MEMORY, MEMORY_OF_FRAMES = 8, 15
 """Iterates that are mixed: with fewer, a flow of smaller viscosity drifts away again."""
 
 
 @dataclass(frozen=True)
 class TrainedSolver(Solver):
-    """Networks with the equation and the grid they were trained for, and the record of it."""
+    """Networks with the equation and the grid they were trained for, and the record of it.
+
+    >>> import neuralsolver as ns
+    >>> solver = ns.load("helmholtz")
+    >>> problem = ns.Problem.random(solver.equation, solver.resolution, count=2)
+    >>> solver.solve(problem, tolerance=1e-8).good
+    True
+    """
 
     network: NeuralSolver
     equation: Equation
@@ -78,6 +90,14 @@ class TrainedSolver(Solver):
         if self.network.corrector is None and problem.resolution != self.resolution:
             raise InvalidInput("resolution", f"{self.resolution}", problem.resolution)
 
+    def run(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Iterations:
+        """The solve that `compose` describes, in natural units."""
+        self.check(problem)
+        precision = _Options(**options).precision or problem.equation.precision
+        problem = problem.in_precision(precision)
+        given = None if u0 is None else torch.as_tensor(u0).to(problem.inputs)
+        return in_natural_units(partial(super().run, **options), problem, given)
+
     def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
         """A solve with the options `steps` or `tolerance`, `accelerate`, `polish`, `precision`."""
         asked = _Options(**options)
@@ -90,6 +110,8 @@ class TrainedSolver(Solver):
             return self._elsewhere(problem, u0, asked, stop)
         step = self._stepper(problem)
         start = self._start(problem, step, asked, stop) if u0 is None else u0
+        if asked.steps is None:
+            start = _near(problem, start)
         finish = None
         if (
             asked.polish
@@ -164,6 +186,15 @@ class TrainedSolver(Solver):
             return answer
 
         return Solve(trained, start, step, stop, finish, stage="start")
+
+
+def _near(problem: Problem, start: Tensor | Start) -> Start:
+    """A start, or the first guess for the samples that it would lead astray."""
+    u = start if isinstance(start, Tensor) else (yield from start)
+    norms = residual_norm(problem.measure(problem.residual(u))).cpu()
+    # written so that NaN counts as far
+    near = (norms <= FAR * guess_norm(problem)).to(u.device)
+    return torch.where(near.view(-1, *[1] * (u.dim() - 1)), u, problem.first_guess())
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import safetensors.torch
 from torch import Tensor, nn
 
 from neuralsolver.equations import Equation, equation_named
 from neuralsolver.errors import FileDamaged, InvalidInput
-from neuralsolver.files import write_whole
+from neuralsolver.files import read_regular, write_whole
+from neuralsolver.training.card import (
+    CARD,
+    FORMAT,
+    allowance,
+    check_sizes,
+    check_weights,
+    read_card,
+    read_header,
+)
 from neuralsolver.training.kinds import KINDS, kind_of
 
-FORMAT = 1
-WEIGHTS, CARD = "model.safetensors", "card.json"
+__all__ = [
+    "CARD", "WEIGHTS", "Card", "load_model", "load_state", "read_card", "save_model", "save_state",
+]  # fmt: skip
+
+WEIGHTS = "model.safetensors"
+LARGEST_STATE = 2**40
 
 
 @dataclass(frozen=True)
@@ -68,20 +80,19 @@ def save_model(folder: Path, model: nn.Module, card: Card, *, half: bool = False
 
 
 def load_model(folder: Path) -> tuple[Any, Card]:
-    """Read a model folder, checking that it is whole and ours: the module and its card."""
+    """Module and card of a model folder, checked to be whole and ours before anything is built."""
     description = read_card(folder)
-    try:
-        data = (folder / WEIGHTS).read_bytes()
-    except FileNotFoundError:
-        raise FileDamaged(
-            str(folder / WEIGHTS), "the weights of the card beside it", "no file"
-        ) from None
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != description.get("sha256"):
-        raise FileDamaged(str(folder / WEIGHTS), "the SHA-256 of its card", f"{digest[:12]}…")
+    header = read_header(folder / WEIGHTS)
+    check_sizes(str(folder), description, header)
     try:
         kind = KINDS[description.get("kind", "neural-solver")]
-        model = kind.rebuild(dict(description["solver"]), folder)
+        with allowance(header):
+            model = kind.rebuild(dict(description["solver"]), folder)
+        check_weights(str(folder), kind.own(model), header)
+        data = (folder / WEIGHTS).read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != description["sha256"]:
+            raise FileDamaged(str(folder / WEIGHTS), "the SHA-256 of its card", f"{digest[:12]}…")
         kind.own(model).load_state_dict(safetensors.torch.load(data))
         named = description["equation"]
         card = Card(
@@ -89,28 +100,16 @@ def load_model(folder: Path) -> tuple[Any, Card]:
             int(description["resolution"]),
             {k: v for k, v in description.items() if k not in _STRUCTURE},
         )
-    except (KeyError, TypeError, RuntimeError, safetensors.SafetensorError) as error:
+    except (InvalidInput, MemoryError):
+        raise
+    except Exception as error:  # arguments of the right type and size may still make no network
         expected = "a card and weights that fit each other"
-        raise FileDamaged(str(folder), expected, f"{type(error).__name__}: {error}") from None
+        got = f"{type(error).__name__}: {error}"
+        raise FileDamaged(str(folder), expected, got[:200]) from None
     return model.eval(), card
 
 
 _STRUCTURE = ("format", "kind", "equation", "resolution", "solver", "sha256")
-
-
-def read_card(folder: Path) -> dict[str, Any]:
-    """The card of a model folder as plain values."""
-    path = folder / CARD
-    try:
-        description = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise InvalidInput("model", f"a folder with {CARD}", str(folder)) from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise FileDamaged(str(path), "JSON", str(error)) from None
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        got = description.get("format") if isinstance(description, dict) else "something else"
-        raise FileDamaged(str(path), f"a card of format {FORMAT}", got)
-    return description
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
@@ -124,10 +123,13 @@ def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str,
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and counters of a training state."""
-    content = path.read_bytes()
+    content = read_regular(path, LARGEST_STATE)
     digest, data = content[:32], content[32:]
     if hashlib.sha256(data).digest() != digest:
         raise FileDamaged(str(path), "a complete training state", f"{len(content)} bytes")
-    length = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + length])
-    return safetensors.torch.load(data), json.loads(header["__metadata__"]["counters"])
+    try:
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + length])
+        return safetensors.torch.load(data), json.loads(header["__metadata__"]["counters"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FileDamaged(str(path), "a training state of this package", str(error)) from None

@@ -13,7 +13,7 @@ from neuralsolver.models import FNO
 from neuralsolver.solvers import FixedSteps, NeuralSolver, ResidualBelow, ResidualPlateau, Status
 from neuralsolver.solvers.error_signals import ERROR_SIGNALS
 from neuralsolver.solvers.iterate import Iterate, iterate
-from neuralsolver.solvers.solution import residual_norm
+from neuralsolver.solvers.norms import residual_norm
 from tests.networks import Constant, SineInverse, sine_solver
 
 
