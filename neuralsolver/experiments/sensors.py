@@ -288,4 +288,12 @@ def evaluate_sensors(
     return file
 
 
+def reconstruction(seed: int, name: str = "helmholtz") -> tuple[Samples, tuple[Tensor, Tensor]]:
+    """One reconstruction to look at: a few samples from 500 sensors, and the true pair."""
+    instances = Instances(Task(name, instances=1), seed)
+    sampler = load_sampler(name, "diffusion-ens+ens", STEPS)
+    samples = sampler.sample(instances.observed[0], 4, seed)
+    return samples, (instances.inputs[0, 0], instances.solutions[0, 0])
+
+
 _KEYS = (*Case(Task("helmholtz"), "exact").key, "seed")
