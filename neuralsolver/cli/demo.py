@@ -46,6 +46,5 @@ def demo(
     if as_json:
         print(json.dumps({"pictures": drawn, "rows": [asdict(row) for row in rows]}))
         return
-    print(
-        f"{table(rows)}\n\n{samples.summary()}\n\nseed {seed}, one thread; written: {', '.join(drawn)}"
-    )
+    print(f"{table(rows)}\n\n{samples.summary()}\n")
+    print(f"seed {seed}, one thread; written: {', '.join(drawn)}")
