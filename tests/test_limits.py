@@ -153,7 +153,7 @@ def test_plans_out_of_range_are_refused(changes):
         ["train", "poisson", "--budget-minutes", "-1"],
         ["train", "poisson", "--plan", "batches=-1"],
         ["train", "poisson", "--plan", "ema=5"],
-        ["bench", "seeds", "--minutes", "-1"],
+        ["bench", "serve", "--clients", "-1"],
         ["bench", "flows", "--samples", "0"],
         ["demo", "--output", "x.xyz"],
         ["evaluate", "helmholtz", "--samples", "0"],

@@ -17,6 +17,7 @@ from neuralsolver.evaluation.metrics import relative_error
 from neuralsolver.experiments import targets
 from neuralsolver.experiments.evaluate import Evaluation
 from neuralsolver.experiments.paper import EXPERIMENTS
+from neuralsolver.experiments.sensors import reconstruction
 from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training.library import SHIPPED, shipped
 
@@ -161,6 +162,7 @@ def test_demo_prints_the_table_and_draws_the_picture(tmp_path, capsys):
     assert run(["demo", "--output", str(tmp_path / "demo.png"), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (tmp_path / "demo.png").stat().st_size > 50_000
+    assert (tmp_path / "demo-sensors.png").stat().st_size > 50_000
     rows = {(row["equation"], row["method"]): row for row in result["rows"]}
     for name in STATIC:
         assert rows[name, "ENS accelerated"]["status"] == "TOLERANCE"
@@ -192,3 +194,12 @@ def test_the_recipes_rank_as_the_readme_says(tmp_path):
     assert error["ens"] < 0.6 * error["fno"]
     assert error["ens-contractive"] < 1e-6 * error["ens"]
     assert error["reference"] < 1e-12
+
+
+@pytest.mark.parametrize("name", ["helmholtz", "poisson", "darcy"])
+def test_shipped_denoisers_reconstruct_and_agree(name):
+    samples, (_, true) = reconstruction(7, name)
+    assert float((samples.solutions[0, 0] - true).norm() / true.norm()) < 0.08
+    assert float(samples.relative_residual.max()) < 1.01e-10
+    spread = samples.deviation[1].norm() / true.norm()
+    assert 0.001 < float(spread) < 0.1

@@ -26,6 +26,7 @@ def demo(
     import torch
 
     from neuralsolver.experiments.demo import demonstrate
+    from neuralsolver.experiments.sensors import reconstruction
     from neuralsolver.files import check_output
     from neuralsolver.progress import Progress
     from neuralsolver.report.demo import animations, picture, table
@@ -38,7 +39,12 @@ def demo(
         rows, scenes = demonstrate(seed, lambda name: progress.fraction(0.0, f"solving {name}"))
         progress.fraction(0.8, "drawing")
         drawn = [str(path) for path in (picture(scenes, output), *animations(scenes, output))]
+        progress.fraction(0.9, "reconstructing from sensors")
+        samples, pair = reconstruction(seed)
+        drawn.append(str(output.with_name(f"{output.stem}-sensors{output.suffix}")))
+        samples.plot(drawn[-1], pair)
     if as_json:
         print(json.dumps({"pictures": drawn, "rows": [asdict(row) for row in rows]}))
         return
-    print(f"{table(rows)}\n\nseed {seed}, one thread; written: {', '.join(drawn)}")
+    print(f"{table(rows)}\n\n{samples.summary()}\n")
+    print(f"seed {seed}, one thread; written: {', '.join(drawn)}")

@@ -59,6 +59,8 @@ def evaluate(
     from neuralsolver.progress import Progress
 
     torch.set_num_threads(1)
+    if experiment == "sensors":
+        return _sensors(results / scale, method, seed)
     series = {"targets": targets, "seeds": seeds}
     known = [*EXPERIMENTS, *series, *STUDIES]
     if experiment not in (*known, "all") and Path(experiment).is_file():
@@ -90,6 +92,15 @@ def evaluate(
             print(text)
     if as_json:
         print(json.dumps(printed, ensure_ascii=False))
+
+
+def _sensors(folder: Path, methods: list[str] | None, seed: int) -> None:
+    """Fields from sensors have their own rows: no regimes, but an exact answer."""
+    from neuralsolver.experiments.sensors import evaluate_sensors
+    from neuralsolver.progress import Progress
+
+    with Progress("sensors") as progress:
+        print(evaluate_sensors(folder, methods=methods, seed=seed, report=progress.fraction))
 
 
 def _own(file: Path, model: str | None, samples: int | None) -> Row:

@@ -42,15 +42,13 @@ def reconstruct(
         ),
     ] = "diffusion-ens",
     noise: Annotated[
-        float, typer.Option(help="Standard deviation of the sensors' errors."), Real(0.0, 1e12)
+        float, typer.Option(help="Deviation of the sensors' errors."), Real(0.0, 1e12)
     ] = 0.0,
     steps: Annotated[
-        int | None, typer.Option(help="Steps of a learned sampler."), Whole(1, 100_000)
+        int | None, typer.Option(help="Steps of a learned sampler."), Whole(2, 100_000)
     ] = None,
     settings: Settings = None,
-    seed: Annotated[
-        int, typer.Option(help="Seed of the samples (and of a random problem)."), SEED
-    ] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of samples and random problems."), SEED] = 0,
     output: Annotated[Path | None, typer.Option(help="Write the samples here, .npz.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw them, .png.")] = None,
     threads: Threads = 1,

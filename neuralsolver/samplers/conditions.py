@@ -28,6 +28,7 @@ from neuralsolver.reference.fills import nearest_sensor, thin_plate_spline
 from neuralsolver.samplers.edm import SIGMA_DATA
 
 CONDITION_CHANNELS = 5
+MEASURED_COUNTS = (50, 100, 200, 500, 1000)
 FAR = 2.0
 """What the two channels of distance say where there is no sensor at all."""
 
@@ -175,7 +176,9 @@ def random_positions(rng: np.random.Generator, resolution: int, count: int) -> A
 def measure_sizes(equation: Equation, resolution: int, seed: int = 20, fields: int = 8) -> Sizes:
     """Sizes measured on random fields with random sensors on the grid."""
     rng = np.random.default_rng(seed)
-    counts = (50, 100, 200, 500, 1000)
+    counts = [count for count in MEASURED_COUNTS if count <= resolution**2 // 4]
+    if len(counts) < 2:
+        counts = [resolution**2 // 16, resolution**2 // 4]
     drawn = np.stack([equation.sample(rng, resolution) for _ in range(8 * fields)])
     solved = truth(equation, drawn)
     inputs, u = torch.from_numpy(solved.inputs), torch.from_numpy(solved.solution)

@@ -32,18 +32,18 @@ LARGEST_HEADER = 2**24
 SMALL = 64
 """No whole number up to this makes a network large."""
 
-NETWORKS = {
-    "neural-solver": ("predictor", "corrector"),
-    "denoiser": ("network",),
-    "error-conditioned": ("network",),
-}
-"""The networks of each kind of model (`kinds`)."""
 READABLE = Text(("inputs", "solution", "error"))
 SOLVER_FIELDS: dict[str, Limit] = {
     "step_size": Real(-1e6, 1e6),
     "error": Text(tuple(ERROR_SIGNALS)),
     "smoothing": Whole(0, 1000),
 }
+NETWORKS = {
+    "neural-solver": ("predictor", "corrector"),
+    "denoiser": ("network",),
+    "error-conditioned": ("network",),
+}
+"""The networks of every kind of model."""
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1,
          "BOOL": 1, "C64": 8}  # fmt: skip
 TORCH_NAMES = {
@@ -69,7 +69,6 @@ def read_card(folder: Path) -> dict[str, Any]:
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         got = description.get("format") if isinstance(description, dict) else "something else"
         raise FileDamaged(str(path), f"a card of format {FORMAT}", str(got)[:60])
-    description.setdefault("kind", "neural-solver")
     try:
         _check_fields(description)
     except (InvalidInput, KeyError, TypeError) as error:
@@ -88,17 +87,27 @@ def _check_fields(card: Mapping[str, Any]) -> None:
     equation = _mapping("equation", card["equation"])
     Text().read("equation name", equation["name"])
     _mapping("constants", equation["constants"])
-    kind = Text(tuple(NETWORKS)).read("kind", card["kind"])
     solver = _mapping("solver", card["solver"])
-    for name in NETWORKS[kind]:
-        if kind != "neural-solver" or solver[name] is not None:
-            described = _mapping(name, solver[name])
-            Text().read(f"{name} model", described["model"])
-            _mapping(f"{name} arguments", described["arguments"])
-    if kind == "neural-solver":
-        _check_solver(solver)
-    if "base" in solver and Path(Text().read("base", solver["base"])).name != solver["base"]:
-        raise InvalidInput("base", "the name of a model beside it", solver["base"])
+    kind = Text(tuple(NETWORKS)).read("kind", card.get("kind", "neural-solver"))
+    for network in NETWORKS[kind]:
+        if solver[network] is not None:
+            described = _mapping(network, solver[network])
+            Text().read(f"{network} model", described["model"])
+            _mapping(f"{network} arguments", described["arguments"])
+    {"neural-solver": _check_solver, "denoiser": _check_denoiser}.get(kind, _check_base)(solver)
+
+
+def _check_denoiser(denoiser: Mapping[str, Any]) -> None:
+    sizes = _mapping("sizes", denoiser["sizes"])
+    (first, second), (one, other) = sizes["law"], sizes["prior"]
+    for value in (*first, *second, one, other):
+        Real(-1e6, 1e6).read("sizes", value)
+
+
+def _check_base(denoiser: Mapping[str, Any]) -> None:
+    name = Text().read("base", denoiser["base"])
+    if Path(name).name != name or name in ("", ".", ".."):
+        raise InvalidInput("base", "the name of a folder beside this one", name[:60])
 
 
 def _check_solver(solver: Mapping[str, Any]) -> None:
@@ -156,7 +165,7 @@ def check_sizes(field: str, card: Mapping[str, Any], header: Header) -> None:
     """Raise FileDamaged when a number on the card could make more than the weights there are."""
     largest = max((size for _, shape in header.values() for size in shape), default=0)
     most = max(SMALL, largest, len(header))
-    for network in NETWORKS[card["kind"]]:
+    for network in NETWORKS[card.get("kind", "neural-solver")]:
         described = card["solver"][network] or {}
         for name, value in described.get("arguments", {}).items():
             values = value if isinstance(value, list) else [value]
@@ -196,15 +205,12 @@ def allowance(header: Header) -> Allowance:
 
 
 def check_weights(field: str, networks: nn.Module, header: Header) -> None:
-    """Raise FileDamaged unless the networks have exactly the weights of the header."""
+    """Raise FileDamaged unless the networks have exactly the weights of the header, which may be
+    stored in half precision."""
+    header = {n: ("F32" if kind == "F16" else kind, shape) for n, (kind, shape) in header.items()}
     expected = {
         name: (TORCH_NAMES.get(str(tensor.dtype), str(tensor.dtype)), tuple(tensor.shape))
         for name, tensor in networks.state_dict().items()
-    }
-    # weights may be stored in half precision
-    header = {
-        name: (expected[name][0] if kind == "F16" and name in expected else kind, shape)
-        for name, (kind, shape) in header.items()
     }
     if expected != header:
         differing = sorted(

@@ -80,13 +80,12 @@ def save_model(folder: Path, model: nn.Module, card: Card, *, half: bool = False
 
 
 def load_model(folder: Path) -> tuple[Any, Card]:
-    """Read a model folder, checking that it is whole and ours before anything is built: the module
-    and its card."""
+    """Module and card of a model folder, checked to be whole and ours before anything is built."""
     description = read_card(folder)
     header = read_header(folder / WEIGHTS)
     check_sizes(str(folder), description, header)
     try:
-        kind = KINDS[description["kind"]]
+        kind = KINDS[description.get("kind", "neural-solver")]
         with allowance(header):
             model = kind.rebuild(dict(description["solver"]), folder)
         check_weights(str(folder), kind.own(model), header)

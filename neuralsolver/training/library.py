@@ -8,6 +8,7 @@ a word that could be both is refused.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,12 @@ def shipped_denoisers() -> list[str]:
 
 
 def _kinds() -> list[tuple[str, str]]:
-    folders = [path.parent for path in SHIPPED.glob(f"*/{CARD}")]
-    return [(folder.name, read_card(folder).get("kind", "neural-solver")) for folder in folders]
+    """All models of the package with their kind; cards of the package need no second look."""
+    found = []
+    for path in SHIPPED.glob(f"*/{CARD}"):
+        kind = json.loads(path.read_text()).get("kind", "neural-solver")
+        found.append((path.parent.name, kind))
+    return found
 
 
 def ship(model: Path, name: str) -> tuple[Path, str]:

@@ -77,4 +77,4 @@ def test_other_machines_are_reached_only_when_told(capsys):
     assert run(["serve", "--allow-remote"]) == 1
     assert "--host" in capsys.readouterr().err
     assert run(["serve", "--grid", "0"]) == 1
-    assert "grid: expected a positive number" in capsys.readouterr().err
+    assert "--grid: expected a whole number" in capsys.readouterr().err
