@@ -14,7 +14,7 @@ import neuralsolver as ns
 from neuralsolver.equations.base import Array
 from neuralsolver.equations.stencils import from_interior, interior, laplacian
 from neuralsolver.experiments.run import Training, train
-from neuralsolver.experiments.scales import scale_named
+from neuralsolver.experiments.trainings import scale_named
 from neuralsolver.reference import cosine_field
 
 

@@ -10,7 +10,7 @@ import pytest
 from neuralsolver.cli import run
 from neuralsolver.equations import EQUATIONS
 from neuralsolver.experiments.recipes import make_solver
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training import Card, load, save_model
 
 

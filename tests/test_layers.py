@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "evaluation": {"errors", "equations", "solvers"},
     "experiments": {
         "errors",
+        "files",
         "equations",
         "data",
         "models",

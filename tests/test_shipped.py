@@ -18,7 +18,7 @@ from neuralsolver.evaluation.metrics import relative_error
 from neuralsolver.experiments.demo import STATIC
 from neuralsolver.experiments.evaluate import Evaluation
 from neuralsolver.experiments.paper import EXPERIMENTS, FLOWS
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training.library import SHIPPED, shipped
 
 EXPECTED = {

@@ -26,7 +26,7 @@ from neuralsolver.data.truth import truncate_spectrum, truth
 from neuralsolver.equations import NavierStokes, equation_named, generator
 from neuralsolver.equations.base import Array
 from neuralsolver.equations.navier_stokes import DEALIASING, TIME_ORDERS
-from neuralsolver.experiments.run import machine
+from neuralsolver.experiments.rows import machine
 
 Row = dict[str, Any]
 

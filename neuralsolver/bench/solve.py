@@ -30,9 +30,9 @@ import torch
 from scipy.sparse.linalg import splu, spsolve
 
 from neuralsolver.bench.reference import flux_matrix
-from neuralsolver.bench.targets import KEY
 from neuralsolver.equations import Darcy, Problem
-from neuralsolver.experiments.run import machine
+from neuralsolver.experiments.rows import machine
+from neuralsolver.experiments.targets import KEY
 from neuralsolver.reference import solve_darcy
 from neuralsolver.training import load
 

@@ -43,25 +43,6 @@ def flows(
     _bench("flows", as_json, samples=samples, seed=seed)
 
 
-@app.command("targets")
-def targets(
-    samples: Annotated[int, typer.Option(help="Fresh instances per regime.")] = 100,
-    seed: Annotated[int, typer.Option(help="Another seed, other instances.")] = 20_261,
-    as_json: AsJson = False,
-) -> None:
-    """Errors of the shipped models on fresh instances; about half an hour with 100 of them."""
-    _bench("targets", as_json, samples=samples, seed=seed)
-
-
-@app.command("seeds")
-def seeds(
-    minutes: Annotated[float, typer.Option(help="Training time of each run.")] = 2.0,
-    as_json: AsJson = False,
-) -> None:
-    """Train the contractive recipe from three seeds on 32 x 32 points."""
-    _bench("seeds", as_json, minutes=minutes)
-
-
 @app.command("solve")
 def solve(
     resolutions: Annotated[

@@ -40,22 +40,22 @@ def train(
     """
     import torch
 
-    from neuralsolver.equations import equation_named
+    from neuralsolver.experiments.paper import equation_to_train
     from neuralsolver.experiments.run import Training
     from neuralsolver.experiments.run import train as train_model
-    from neuralsolver.experiments.scales import scale_named
+    from neuralsolver.experiments.trainings import scale_named
     from neuralsolver.training.library import shipped_copy
 
     if threads:
         torch.set_num_threads(threads)
-    chosen = equation_named(equation, parse_settings(settings))
+    chosen = equation_to_train(equation, parse_settings(settings))
     size = scale_named(scale)
     changes = _plan_changes(plan)
     if budget_minutes is not None:
         if "batches" in changes:
             raise InvalidInput("--budget-minutes", "no --plan batches beside it", budget_minutes)
         changes["budget_minutes"] = budget_minutes
-    training = Training(chosen, recipe, size, seed, changes)
+    training = Training(chosen, recipe, size, seed, changes=changes)
     first = os.environ.get("RANK", "0") == "0"
     board = training.folder(runs) if tensorboard and first else None
     with _Display(f"{chosen.name} {recipe}", board) as display:

@@ -19,7 +19,7 @@ from neuralsolver.experiments.methods import METHODS, Setting
 from neuralsolver.experiments.paper import EXPERIMENTS, Regime, instances
 from neuralsolver.experiments.recipes import RECIPES, make_plan, make_solver
 from neuralsolver.experiments.rows import append_row, read_rows
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.solvers.wrappers import Answer
 
 TINY = replace(SCALES["tiny"], samples=16, batches=2)

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-
-from neuralsolver.cli import run
 from neuralsolver.report.figures import makers
 from neuralsolver.report.rows import Results
+
+from neuralsolver.cli import run
 from neuralsolver.report.style import METHOD_STYLE, png, styles_of
 from tests.report.made_up import fill, row
 

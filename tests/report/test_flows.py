@@ -6,19 +6,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from neuralsolver.report.convergence import evolution
+from neuralsolver.report.figures import makers
+from neuralsolver.report.flow_panels import animations
+from neuralsolver.report.flows import flow_ratios
+from neuralsolver.report.matched import MATCHED_FLOWS, matched_flow
+from neuralsolver.report.rows import Results
 from PIL import Image
 
 from neuralsolver.equations import NavierStokes
 from neuralsolver.experiments import flow_fields
 from neuralsolver.experiments.paper import Regime
 from neuralsolver.report.animation import animate
-from neuralsolver.report.convergence import evolution
 from neuralsolver.report.cost import accuracy_against_seconds
-from neuralsolver.report.figures import makers
-from neuralsolver.report.flow_panels import animations
-from neuralsolver.report.flows import flow_ratios
-from neuralsolver.report.matched import MATCHED_FLOWS, matched_flow
-from neuralsolver.report.rows import Results
 from neuralsolver.report.style import FLOW_STYLE, METHOD_STYLE
 from neuralsolver.report.tables import DYNAMIC, forward
 from neuralsolver.report.write import TABLES, write_report

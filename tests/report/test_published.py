@@ -7,8 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-
 from neuralsolver.report.published import columns_of, printed, published, rows_of
+
 from tests.report.paper_tables import cells
 
 FILE = "shared/paper/error-conditioned-neural-solvers.tex"

@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from neuralsolver.report.rows import Results, joined, read_rows
 
 from neuralsolver.errors import FileDamaged, InvalidInput
-from neuralsolver.report.rows import Results, joined, read_rows
 from tests.report.made_up import row
 
 PLACE = ("helmholtz", "shift", "ens")

@@ -3,12 +3,12 @@
 import re
 
 import pytest
-
 from neuralsolver.report.beyond import newton, ratios
-from neuralsolver.report.layout import Cell, latex, markdown, marked, measured
 from neuralsolver.report.matched import matched_backbone
 from neuralsolver.report.rows import Results, Row
 from neuralsolver.report.settings import data_generation
+
+from neuralsolver.report.layout import Cell, latex, markdown, marked, measured
 from neuralsolver.report.tables import FORWARD, backbones, forward
 from neuralsolver.report.write import TABLES
 from tests.report.made_up import fill

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
@@ -17,11 +17,17 @@ from torch import Tensor
 from neuralsolver.data.truth import truth
 from neuralsolver.equations import Darcy, Equation, Helmholtz, Poisson, Problem
 from neuralsolver.evaluation.metrics import relative_error
-from neuralsolver.solvers import Observation
+from neuralsolver.experiments.evaluate import SEED as DEFAULT_SEED
+from neuralsolver.experiments.evaluate import Evaluation, Progress
+from neuralsolver.experiments.rows import Row, ledger, machine
+from neuralsolver.solvers.history import History
 from neuralsolver.training import load
+from neuralsolver.training.checkpoint import read_card
+from neuralsolver.training.library import DEFAULT_RECIPE, SHIPPED
 
 SAMPLES = 100
 SEED = 20_261
+VERSION = 1
 KEY = 7
 """Instances here are keyed (seed, 7, index); training and test datasets use other keys."""
 
@@ -91,53 +97,69 @@ REGIMES: list[Regime] = [
 ]
 
 
-def measure(samples: int = SAMPLES, seed: int = SEED) -> list[dict[str, Any]]:
-    """One row per regime, as plain values."""
-    torch.set_num_threads(1)
-    return [measure_regime(regime, samples, seed) for regime in REGIMES]
+def run(evaluation: Evaluation, progress: Progress | None = None) -> list[Row]:
+    """One row per regime, in `<results>/<scale>/targets.jsonl`."""
+    seed, asked = (SEED if evaluation.seed == DEFAULT_SEED else evaluation.seed), evaluation.samples
+    rows = []
+    with ledger(
+        evaluation.results / evaluation.scale.name / "targets.jsonl", evaluation.tell
+    ) as written:
+        for position, regime in enumerate(REGIMES):
+            if progress is not None:
+                progress(position / len(REGIMES), f"{regime.group}, {regime.model} {regime.label}")
+            card = read_card(SHIPPED / f"{regime.model}-{DEFAULT_RECIPE}")
+            key: Row = {"group": regime.group, "model": regime.model, "label": regime.label}
+            key["resolution"] = regime.resolution or card["resolution"]
+            key |= {"seed": seed, "samples": _samples(regime, asked or SAMPLES)}
+            weights = str(card["sha256"])
+            measure = partial(_measured, regime, key, weights)
+            rows.append(written.settle(key, VERSION, weights, measure))
+    return rows
 
 
-def measure_regime(regime: Regime, samples: int, seed: int) -> dict[str, Any]:
+def _samples(regime: Regime, samples: int) -> int:
+    # a fine grid gets fewer samples
+    return max(1, min(samples, 1024 // regime.resolution)) if regime.resolution else samples
+
+
+def _measured(regime: Regime, key: Row, weights: str) -> Row:
     """Error, steps and seconds of one regime."""
+    torch.set_num_threads(1)
     solver = load(regime.model)
-    resolution = regime.resolution or solver.resolution
-    if regime.resolution:  # a fine grid gets fewer samples
-        samples = max(1, min(samples, 1024 // resolution))
-    problem, exact = instances(regime.equation, resolution, samples, seed)
-    errors: list[Tensor] = []
-
-    def observe(seen: Observation) -> None:
-        row = errors[-1].clone() if errors else torch.empty(len(exact), dtype=torch.float64)
-        row[seen.samples] = relative_error(seen.u, exact[seen.samples])
-        errors.append(row)
-
+    problem, exact = instances(regime.equation, key["resolution"], key["samples"], key["seed"])
+    history = History.of_errors(exact)
     begin = time.perf_counter()
     solution = solver.solve(
-        problem.in_precision(regime.dtype),
+        problem,
+        precision=regime.dtype,
         steps=regime.steps,
         tolerance=regime.tolerance,
-        observe=observe,
+        observe=history,
     )
     seconds = (time.perf_counter() - begin) / len(exact)
     final = relative_error(solution.tensor, exact)
-    below = [step for step, row in enumerate(errors) if float(row.mean()) <= regime.target]
+    below = [step for step, error in enumerate(history.means()) if error <= regime.target]
     described = asdict(regime) | {"dtype": str(regime.dtype).removeprefix("torch.")}
     described.pop("equation")
     return {
         **described,
-        "resolution": resolution,
+        "resolution": key["resolution"],
         "samples": len(exact),
-        "seed": seed,
+        **({} if len(exact) == key["samples"] else {"requested": key["samples"]}),
+        "seed": key["seed"],
         "first_step": below[0] if below else None,
         "steps_made": int(solution.steps.max()),
         "error": float(final.mean()),
         "worst": float(final.max()),
         "seconds": seconds,
         "reached": float(final.mean()) <= regime.target,
+        "machine": machine(),
+        "weights": weights,
+        "version": VERSION,
     }
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def table(rows: list[Row]) -> str:
     """The rows as aligned text."""
     lines = [
         f"{'':12} {'model':20} {'regime':21} {'grid':>4} {'samples':>7} {'to target':>9} "
