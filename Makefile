@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 TESTED := $(VENV)/.ready-dev
 PEERS := .venv-peers
 
-.PHONY: demo test lint peers weights results clean
+.PHONY: demo test lint docs peers weights results clean
 demo: $(READY)
 	$(BIN)/ens demo
 
@@ -17,6 +17,10 @@ lint: $(TESTED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# the pages and the reference made from the docstrings, as a site in site/
+docs: $(TESTED)
+	$(BIN)/mkdocs build --strict --quiet
 
 # torch first and exactly: a range would bring another build with gigabytes of accelerator libraries
 $(READY): pyproject.toml constraints.txt
@@ -55,4 +59,4 @@ results: $(TESTED)
 	$(BIN)/ens report
 
 clean:
-	rm -rf $(VENV) $(PEERS) build *.egg-info
+	rm -rf $(VENV) $(PEERS) build site *.egg-info
