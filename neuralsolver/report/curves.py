@@ -73,7 +73,7 @@ def draw_histories(
 
 
 def _logarithmic(axis: Axes) -> None:
-    if any(len(line.get_xdata()) for line in axis.lines):  # type: ignore[arg-type]
+    if axis.lines:
         axis.set_yscale("log")
         axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
@@ -194,9 +194,10 @@ def noisy_start(results: Results) -> Figure | None:
                 look = look._replace(label=f"{look.label} (diverged)")
             seconds = [edge if s == 0 else s for s in entry.get("seconds") or ()]
             curve(axis, *drawable(seconds, entry.get(quantity)), look)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        _cut_above([axis])
+        if axis.lines:
+            axis.set_xscale("log")
+            axis.set_yscale("log")
+            _cut_above([axis])
         furnish(axis, "", f"seconds{warm}", QUANTITIES[quantity])
     shared_legend(figure, 4)
     return figure

@@ -107,8 +107,8 @@ def _marked_along(cells: tuple[Cell, ...], along: int) -> tuple[Cell, ...]:
 def cell(results: Results, s: Select) -> Cell:
     """What a line and a column meet in: our number, unless either says how else it is found."""
     if "by" in s:
-        found: Cell = s["by"](results, s)
-        return found
+        special: Cell = s["by"](results, s)
+        return special
     row, metric = results.get(s["experiment"], s["regime"], s["method"]), s["metric"]
     if row is not None and metric in ("answered", "converged"):
         total, unfinished = sum(row.status.values()), row.count(*FAILURES, "STEP_LIMIT")
@@ -118,7 +118,10 @@ def cell(results: Results, s: Select) -> Cell:
         value = getattr(row, metric)
         return Cell("not timed") if value is None else Cell(number(value), value)
     # a line that counts its samples needs no brackets
-    return measured(replace(row, most=0) if row and s.get("counted") else row, metric)
+    found = measured(replace(row, most=0) if row and s.get("counted") else row, metric)
+    if row is not None and metric == "steps" and row.count(*FAILURES, "STEP_LIMIT"):
+        return replace(found, value=None)  # few steps are no merit where they lead nowhere
+    return found
 
 
 def quote(results: Results, s: Select) -> Cell:

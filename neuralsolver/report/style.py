@@ -74,6 +74,8 @@ def canvas(
 
 def curve(axis: Axes, xs: list[float], ys: list[float], look: Style, **options: Any) -> None:
     """One curve of a method, with about ten markers however many points it has."""
+    if not xs:
+        return
     axis.plot(
         xs,
         ys,

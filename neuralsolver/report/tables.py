@@ -16,7 +16,14 @@ from neuralsolver.experiments.methods import METHODS, methods_of
 from neuralsolver.experiments.paper import EXPERIMENTS, Experiment
 from neuralsolver.experiments.trainings import BACKBONES, moving
 from neuralsolver.report.layout import NOT_RUN, Cell, Table, number, remarks
-from neuralsolver.report.results import FAILURES, Results, Row, printed, published
+from neuralsolver.report.results import (
+    FAILURES,
+    Results,
+    Row,
+    printed,
+    published,
+    regime_label,
+)
 from neuralsolver.report.specification import Place, Select, build, column, line, quote, sizes
 
 LEARNED = ("learned", "optimised", "generative")
@@ -356,7 +363,7 @@ def beyond(results: Results) -> Table:
         for e in STATIC:
             if (e.name, key) not in {place[:2] for place in results.rows}:
                 continue
-            labels = (e.label, e.regime(key).label)
+            labels = (e.label, regime_label(e.name, key))
             for metric, words in {**METRICS, "steps": "steps"}.items():
                 select = {"experiment": e.name, "regime": key, "metric": metric}
                 blocks[-1].append(line(*labels, words, compared=metric != "steps", **select))

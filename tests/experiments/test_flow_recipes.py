@@ -11,6 +11,7 @@ import torch
 from neuralsolver.equations import NavierStokes, Problem, equation_named
 from neuralsolver.experiments.recipes import make_plan, make_solver
 from neuralsolver.experiments.trainings import SCALES, recipes_for
+from neuralsolver.solvers import Iterate
 from neuralsolver.training import fit
 from neuralsolver.training.objectives import OBJECTIVES, Batch, relative_l2
 from tests.training.job import InMemory
@@ -69,7 +70,7 @@ def test_the_corrector_of_a_flow_does_not_know_the_place(recipe, shift):
     def correction(by):
         w, v, r = (field.roll(by, (-2, -1)) for field in (inputs, u, residual))
         with torch.no_grad():
-            return solver.correction(Problem(equation, w), v, r)
+            return solver.correction(Iterate(Problem(equation, w), v, r))
 
     here = correction((0, 0))
     assert float(here.std()) > 1e-3
