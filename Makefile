@@ -6,12 +6,19 @@ READY := $(VENV)/.ready
 TESTED := $(VENV)/.ready-dev
 PEERS := .venv-peers
 
-.PHONY: demo test lint docs peers weights results clean
+.PHONY: demo test test-all lint docs peers weights results clean
 demo: $(READY)
 	$(BIN)/ens demo
 
+# one thread each, as many processes as cores; what takes more than ten seconds is for test-all
+PROCESSES ?= auto
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal
+
 test: $(TESTED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	$(PYTEST) -m "not slow"
+
+test-all: $(TESTED)
+	$(PYTEST) --cov --cov-report=term
 
 lint: $(TESTED)
 	$(BIN)/ruff check .
@@ -40,6 +47,7 @@ $(PEERS)/.ready:
 	$(PEERS)/bin/pip install --quiet torch==2.13.0
 	$(PEERS)/bin/pip install --quiet neuraloperator==2.0.0
 	touch $@
+	@echo "ens bench models --peers-python $(PEERS)/bin/python"
 
 # train every shipped model anew: about five hours on one core
 RECIPES := contractive fno
@@ -50,7 +58,7 @@ weights: $(READY)
 	for equation in helmholtz darcy; do \
 	  $(BIN)/ens train $$equation --recipe paper --ship || exit 1; done
 	for flow in navier-stokes kolmogorov; do \
-	  $(BIN)/ens train $$flow --set time_order=4 --set dealiasing=2/3 --ship || exit 1; done
+	  $(BIN)/ens train $$flow --ship || exit 1; done
 
 # every row, table and figure of results/desk anew; what is there is kept
 results: $(TESTED)

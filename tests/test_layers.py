@@ -12,17 +12,20 @@ PACKAGE = Path(__file__).parents[1] / "neuralsolver"
 MAY_IMPORT = {
     "errors": set(),
     "drawing": set(),
-    "files": set(),
+    "files": {"errors"},
+    "limits": {"errors"},
+    "progress": set(),
     "reference": {"errors"},
     # the random inputs of an equation are drawn by the reference layer, nothing else of it is used
-    "equations": {"errors", "reference.random_fields"},
-    "data": {"errors", "files", "reference", "equations"},
+    "equations": {"errors", "limits", "reference.random_fields"},
+    "data": {"errors", "files", "limits", "reference", "equations"},
     "models": {"errors"},
     "solvers": {"errors", "drawing", "equations", "reference.newton"},
-    "training": {"errors", "files", "equations", "solvers", "models"},
+    "training": {"errors", "files", "limits", "equations", "solvers", "models"},
     "evaluation": {"errors", "equations", "solvers"},
     "experiments": {
         "errors",
+        "progress",
         "files",
         "equations",
         "data",
@@ -54,6 +57,7 @@ MAY_IMPORT = {
     },
     "cli": None,
     "__init__": None,
+    "__main__": None,
 }
 
 

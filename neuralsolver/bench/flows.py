@@ -14,7 +14,7 @@ integrated on one grid, once, with half the frame spacing, and cut to the modes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -52,13 +52,16 @@ def measure(
     samples: int = SAMPLES,
     seed: int = SEED,
     frames: int | None = None,
+    tell: Callable[[float, str], None] | None = None,
 ) -> list[Row]:
     """All rows, in about half a minute of an idle core; `frames` shortens the trajectories.
 
     Every row has kind ("floor", "spacing" or "grid"), equation, samples, seed and machine.
     """
     rows = []
-    for name in equations:
+    for position, name in enumerate(equations):
+        if tell is not None:
+            tell(position / len(equations), name)
         equation = equation_named(name, {} if frames is None else {"frames": frames})
         assert isinstance(equation, NavierStokes)
         flow = _Trajectories(equation, samples, seed)

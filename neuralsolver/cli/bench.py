@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 import sys
@@ -10,33 +11,46 @@ from typing import Annotated, Any
 
 import typer
 
+from neuralsolver.cli.options import AsJson, Seed, checked
+from neuralsolver.limits import RESOLUTION, Whole
+
 app = typer.Typer(help="Measure speed and accuracy on this machine.", rich_markup_mode=None)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Samples = Annotated[int, typer.Option(help="Instances per case."), Whole(1, 100_000)]
 
 
 @app.command("reference")
+@checked
 def reference(as_json: AsJson = False) -> None:
     """Compare the reference solvers with the textbook way, one thread."""
     _bench("reference", as_json)
 
 
 @app.command("models")
-def models(as_json: AsJson = False) -> None:
-    """Time the networks, one thread."""
-    _bench("models", as_json)
+@checked
+def models(
+    peers_python: Annotated[
+        str | None,
+        typer.Option(help="An interpreter that has neuraloperator. [default: $ENS_PEERS_PYTHON]"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Time the networks, one thread; beside neuraloperator's, where an interpreter is named."""
+    _bench("models", as_json, peers_python=peers_python)
 
 
 @app.command("transformer")
+@checked
 def transformer(as_json: AsJson = False) -> None:
     """Time the transformer of the flows over grids and frames, one thread."""
     _bench("transformer", as_json)
 
 
 @app.command("flows")
+@checked
 def flows(
-    samples: Annotated[int, typer.Option(help="Trajectories per flow.")] = 3,
-    seed: Annotated[int, typer.Option(help="Another seed, other trajectories.")] = 20_264,
+    samples: Samples = 3,
+    seed: Seed = 20_264,
     as_json: AsJson = False,
 ) -> None:
     """The residual of true trajectories: what no corrector of a flow can go below."""
@@ -44,13 +58,16 @@ def flows(
 
 
 @app.command("solve")
+@checked
 def solve(
     resolutions: Annotated[
-        list[int] | None, typer.Option(help="Grids, one or several; 64 128 256 512 by default.")
+        list[int] | None,
+        typer.Option(help="Grids, one or several; 64 128 256 512 by default."),
+        RESOLUTION,
     ] = None,
-    more: Annotated[list[int] | None, typer.Argument(hidden=True)] = None,
-    samples: Annotated[int, typer.Option(help="Instances; fewer on grids beyond 256.")] = 4,
-    seed: Annotated[int, typer.Option(help="Another seed, other instances.")] = 20_263,
+    more: Annotated[list[int] | None, typer.Argument(hidden=True), RESOLUTION] = None,
+    samples: Samples = 4,
+    seed: Seed = 20_263,
     as_json: AsJson = False,
 ) -> None:
     """Seconds to a given error on Darcy flow, beside SciPy, PyAMG and the reference solver."""
@@ -67,6 +84,12 @@ def _bench(name: str, as_json: bool, **options: Any) -> None:
         os.execve(
             sys.executable, [sys.executable, "-m", "neuralsolver.cli", *sys.argv[1:]], environment
         )
+    from neuralsolver.progress import Progress
+
     module = importlib.import_module(f"neuralsolver.bench.{name}")
-    rows = module.measure(**options)
+    with Progress(f"bench {name}") as progress:
+        progress.fraction(0.0, "measuring")
+        if "tell" in inspect.signature(module.measure).parameters:
+            options["tell"] = progress.fraction
+        rows = module.measure(**options)
     print(json.dumps(rows) if as_json else module.table(rows))

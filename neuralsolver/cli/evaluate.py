@@ -10,28 +10,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from neuralsolver.cli.options import DataFolder
 from neuralsolver.errors import InvalidInput
+from neuralsolver.limits import SEED, Whole
 
 if TYPE_CHECKING:
-    from neuralsolver.cli.progress import Progress
     from neuralsolver.experiments.rows import Row
+    from neuralsolver.progress import Progress
 
 
 def evaluate(
     experiment: Annotated[
-        str, typer.Argument(help="An experiment or a study by name, or all of them: `all`.")
+        str,
+        typer.Argument(
+            help="An experiment, a study, `all` for every one of them, or a dataset file of yours."
+        ),
     ],
     *,
     method: Annotated[list[str] | None, typer.Option(help="Only this method; repeatable.")] = None,
     regime: Annotated[list[str] | None, typer.Option(help="Only this regime; repeatable.")] = None,
     scale: Annotated[str, typer.Option(help="paper, desk or tiny.")] = "desk",
-    seed: Annotated[int, typer.Option(help="Seed of the test data.")] = 20_264,
+    seed: Annotated[int, typer.Option(help="Seed of the test data."), SEED] = 20_264,
     samples: Annotated[
-        int | None, typer.Option(help="Fresh instances per regime. [default: 100, flows 32]", min=1)
+        int | None,
+        typer.Option(help="Fresh instances per regime. [default: 100, flows 32]"),
+        Whole(1, 1_000_000),
     ] = None,
     results: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
     runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
-    data: Annotated[Path | None, typer.Option(help="Folder of the datasets.")] = None,
+    data: DataFolder = None,
+    model: Annotated[
+        str | None, typer.Option(help="With a dataset file: a model; the shipped one by default.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Measure what is missing: trains or loads models, solves fresh instances, appends rows.
@@ -41,16 +51,22 @@ def evaluate(
     """
     import torch
 
-    from neuralsolver.cli.progress import Progress
     from neuralsolver.experiments import seeds, targets
     from neuralsolver.experiments.evaluate import Evaluation
     from neuralsolver.experiments.paper import EXPERIMENTS
     from neuralsolver.experiments.studies import STUDIES, study_file
     from neuralsolver.experiments.trainings import scale_named
+    from neuralsolver.progress import Progress
 
     torch.set_num_threads(1)
     series = {"targets": targets, "seeds": seeds}
     known = [*EXPERIMENTS, *series, *STUDIES]
+    if experiment not in (*known, "all") and Path(experiment).is_file():
+        row = _own(Path(experiment), model, samples)
+        print(json.dumps([row], ensure_ascii=False) if as_json else _table([row]))
+        return
+    if model is not None:
+        raise InvalidInput("--model", "a dataset file in place of an experiment", experiment)
     if experiment not in (*known, "all"):
         raise InvalidInput("experiment", f"one of {', '.join(known)} or all", experiment)
     base = Evaluation(
@@ -74,6 +90,16 @@ def evaluate(
             print(text)
     if as_json:
         print(json.dumps(printed, ensure_ascii=False))
+
+
+def _own(file: Path, model: str | None, samples: int | None) -> Row:
+    """The row of a model on a dataset file of the user's."""
+    from neuralsolver.data import read
+    from neuralsolver.experiments.own import evaluate_on
+    from neuralsolver.training import load
+
+    solver = load(model or read(file).equation.name)
+    return evaluate_on(file, solver, samples)
 
 
 def _tell(text: str) -> None:

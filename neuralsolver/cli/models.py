@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
-from neuralsolver.cli.data import AsJson, constants_text
+from neuralsolver.cli.options import AsJson, constants_text
+from neuralsolver.limits import Text
+
+FORMATS = ("onnx", "torch-export")
 
 
 def list_all(as_json: AsJson = False) -> None:
@@ -49,7 +52,9 @@ def export(
     output: Annotated[
         Path | None, typer.Option(help="Folder to write to. [default: MODEL]")
     ] = None,
-    kind: Annotated[str, typer.Option("--format", help="onnx or torch-export.")] = "onnx",
+    kind: Annotated[
+        str, typer.Option("--format", help="onnx or torch-export."), Text(FORMATS)
+    ] = "onnx",
     as_json: AsJson = False,
 ) -> None:
     """Write the networks of a model in a format other programs run, and compare the answers."""

@@ -31,7 +31,12 @@ _LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 @dataclass(frozen=True)
 class Grid:
-    """A box of `shape` points and `lengths`; `periodic` says which axes are closed to a ring."""
+    """A box of `shape` points and `lengths`; `periodic` says which axes are closed to a ring.
+
+    >>> import neuralsolver as ns
+    >>> ns.Grid.between_walls(5, 9).spacing, ns.Grid.torus(4).spacing
+    ((0.25, 0.125), (0.25,))
+    """
 
     shape: tuple[int, ...]
     lengths: tuple[float, ...]

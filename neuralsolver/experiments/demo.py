@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,14 +56,21 @@ class Scene:
     residuals: list[float]
 
 
-def demonstrate(seed: int) -> tuple[list[Row], list[Scene]]:
-    """Rows of the table and scenes of the picture, for the equations with a shipped model."""
+def demonstrate(
+    seed: int, tell: Callable[[str], None] | None = None
+) -> tuple[list[Row], list[Scene]]:
+    """Rows of the table and scenes of the picture, for the equations with a shipped model.
+
+    `tell` is called with the name of each equation before it is solved.
+    """
     rows: list[Row] = []
     scenes: list[Scene] = []
     models = shipped()
     for position, name in enumerate(EQUATIONS):
         if f"{name}-contractive" not in models:
             continue
+        if tell is not None:
+            tell(name)
         solver = load(f"{name}-contractive")
         problem, exact = _instance(solver, seed + position)
         measured = _Measure(problem, exact)

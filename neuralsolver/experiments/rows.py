@@ -14,7 +14,6 @@ file: it is no row yet, and the next writer cuts it off. Anything else that is n
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -27,8 +26,8 @@ from typing import Any
 
 import torch
 
-from neuralsolver.errors import FileDamaged, InvalidInput
-from neuralsolver.files import write_whole
+from neuralsolver.errors import FileDamaged
+from neuralsolver.files import exclusive, write_whole
 
 Row = dict[str, Any]
 NO_WEIGHTS = "none"
@@ -51,7 +50,10 @@ def read_rows(file: Path) -> list[Row]:
     """The rows of a file in the order in which they were measured; none if there is no file."""
     if not file.exists():
         return []
-    *whole, _unfinished = file.read_text(encoding="utf-8").split("\n")
+    try:
+        *whole, _unfinished = file.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise FileDamaged(str(file), "rows of text", str(error)) from None
     return [_parsed(file, number, line) for number, line in enumerate(whole, 1)]
 
 
@@ -132,22 +134,5 @@ def stale(row: Row, version: int, weights: str | None) -> str | None:
 @contextmanager
 def ledger(file: Path, tell: Tell | None = None) -> Iterator[Ledger]:
     """The rows of a file, which nobody else may write meanwhile; the lock ends with the process."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    lock = file.with_name(f".{file.name}.lock")
-    while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # its owner may have removed the file between our two calls
-            if not lock.exists() or not os.path.samestat(os.fstat(descriptor), os.stat(lock)):
-                continue
-            try:
-                yield Ledger(file, tell, read_rows(file))
-            finally:
-                lock.unlink(missing_ok=True)
-            return
-        except BlockingIOError:
-            got = f"one writing to {file}"
-            raise InvalidInput("results", "no other evaluation of them", got) from None
-        finally:
-            os.close(descriptor)
+    with exclusive(file.with_name(f".{file.name}.lock"), f"evaluation into {file}"):
+        yield Ledger(file, tell, read_rows(file))

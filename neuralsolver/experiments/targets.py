@@ -99,34 +99,30 @@ REGIMES: list[Regime] = [
 
 def run(evaluation: Evaluation, progress: Progress | None = None) -> list[Row]:
     """One row per regime, in `<results>/<scale>/targets.jsonl`."""
-    seed, asked = (SEED if evaluation.seed == DEFAULT_SEED else evaluation.seed), evaluation.samples
-    rows = []
-    with ledger(
-        evaluation.results / evaluation.scale.name / "targets.jsonl", evaluation.tell
-    ) as written:
+    seed = SEED if evaluation.seed == DEFAULT_SEED else evaluation.seed
+    asked, rows = evaluation.samples or SAMPLES, []
+    file = evaluation.results / evaluation.scale.name / "targets.jsonl"
+    with ledger(file, evaluation.tell) as written:
         for position, regime in enumerate(REGIMES):
             if progress is not None:
                 progress(position / len(REGIMES), f"{regime.group}, {regime.model} {regime.label}")
+            # a fine grid gets fewer samples
+            samples = max(1, min(asked, 1024 // regime.resolution)) if regime.resolution else asked
             card = read_card(SHIPPED / f"{regime.model}-{DEFAULT_RECIPE}")
             key: Row = {"group": regime.group, "model": regime.model, "label": regime.label}
             key["resolution"] = regime.resolution or card["resolution"]
-            key |= {"seed": seed, "samples": _samples(regime, asked or SAMPLES)}
-            weights = str(card["sha256"])
-            measure = partial(_measured, regime, key, weights)
-            rows.append(written.settle(key, VERSION, weights, measure))
+            key |= {"seed": seed, "samples": samples}
+            measure = partial(measure_regime, regime, samples, seed)
+            rows.append(written.settle(key, VERSION, str(card["sha256"]), measure))
     return rows
 
 
-def _samples(regime: Regime, samples: int) -> int:
-    # a fine grid gets fewer samples
-    return max(1, min(samples, 1024 // regime.resolution)) if regime.resolution else samples
-
-
-def _measured(regime: Regime, key: Row, weights: str) -> Row:
+def measure_regime(regime: Regime, samples: int, seed: int) -> Row:
     """Error, steps and seconds of one regime."""
     torch.set_num_threads(1)
     solver = load(regime.model)
-    problem, exact = instances(regime.equation, key["resolution"], key["samples"], key["seed"])
+    resolution = regime.resolution or solver.resolution
+    problem, exact = instances(regime.equation, resolution, samples, seed)
     history = History.of_errors(exact)
     begin = time.perf_counter()
     solution = solver.solve(
@@ -143,10 +139,10 @@ def _measured(regime: Regime, key: Row, weights: str) -> Row:
     described.pop("equation")
     return {
         **described,
-        "resolution": key["resolution"],
+        "resolution": resolution,
         "samples": len(exact),
-        **({} if len(exact) == key["samples"] else {"requested": key["samples"]}),
-        "seed": key["seed"],
+        **({} if len(exact) == samples else {"requested": samples}),
+        "seed": seed,
         "first_step": below[0] if below else None,
         "steps_made": int(solution.steps.max()),
         "error": float(final.mean()),
@@ -154,7 +150,7 @@ def _measured(regime: Regime, key: Row, weights: str) -> Row:
         "seconds": seconds,
         "reached": float(final.mean()) <= regime.target,
         "machine": machine(),
-        "weights": weights,
+        "weights": str(read_card(SHIPPED / f"{regime.model}-{DEFAULT_RECIPE}")["sha256"]),
         "version": VERSION,
     }
 

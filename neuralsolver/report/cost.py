@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 
 from neuralsolver.experiments.methods import BLACK, BLUE, GREY, METHODS, VERMILION, methods_of
 from neuralsolver.experiments.paper import EXPERIMENTS
+from neuralsolver.report.beside import LEARNED
 from neuralsolver.report.curves import is_flow
 from neuralsolver.report.results import Results, Row, drawable, experiment_label, regime_label
 from neuralsolver.report.style import canvas, curve, furnish, shared_legend, style, styles_of
-from neuralsolver.report.tables import LEARNED
 
 EXACT = 1e-16
 """Where a logarithmic axis puts an error of zero."""

@@ -49,44 +49,48 @@ def errors_of(results: Results, place: str) -> dict[str, Field]:
 
 
 def qualitative(results: Results, experiment: str, regime: str) -> Figure | None:
-    """Truth and answers beside the magnitudes of their errors.
+    """Truth and answers with the magnitudes of their errors.
 
-    Of a flow there is a line a time: the first frame that can be wrong, the middle and the last.
+    Those of a static equation stand below the answers. Of a flow there is a line a time, the first
+    frame that can be wrong, the middle and the last, and the errors stand to the right.
     """
     place = f"{experiment}/{regime}"
     items, errors = results.items(place), errors_of(results, place)
     if not errors or "truth" not in items:
         return None
     flow, truth = is_flow(experiment), items["truth"]
-    frames = sorted({min(1, len(truth) - 1), len(truth) // 2, len(truth) - 1}) if flow else [0]
     given = {} if flow or "input" not in items else {"input": items["input"]}
     answers = {"truth": truth} | {method: truth + error for method, error in errors.items()}
-    width = len(given) + len(answers) + len(errors)
+    split = len(given) + len(answers)
+    frames = sorted({min(1, len(truth) - 1), len(truth) // 2, len(truth) - 1}) if flow else [0]
+    shape = (len(frames), split + len(errors)) if flow else (2, split)
     title = f"{experiment_label(experiment)}, {regime_label(experiment, regime)}: answers and "
-    size = (PANEL * width + 0.5, (PANEL + 0.2) * len(frames) + 1.3)
-    figure, axes = canvas(len(frames), width, size, f"{title}where they are wrong")
+    size = (PANEL * shape[1] + 0.5, (PANEL + 0.2) * shape[0] + (1.3 if flow else 0.6))
+    figure, axes = canvas(*shape, size, f"{title}where they are wrong")
+    below = axes[:, split:] if flow else axes[1:, split - len(errors) :]
+    for axis in () if flow else axes[1, : split - len(errors)]:
+        axis.set_axis_off()
     smallest, largest = log_range(errors.values(), FLOW_DECADES if flow else DECADES)
+    for field in given.values():
+        panel(axes[0, 0], field, "input", **colours(field))
     for line, frame in enumerate(frames):
-        column = iter(axes[line])
-        for field in given.values():
-            panel(next(column), field, "input", **colours(field))
-        for method, answer in answers.items():
-            left = panel(
-                next(column), _at(answer, frame), _head(experiment, method, line), **colours(truth)
-            )
-        for method, error in errors.items():
-            head = f"error of\n{_head(experiment, method, line)}\n" if line == 0 else ""
+        for axis, (method, answer) in zip(axes[line, len(given) :], answers.items(), strict=False):
+            head = "" if line else _head(experiment, method)
+            left = panel(axis, _at(answer, frame), head, **colours(truth))
+        for axis, (method, error) in zip(below[line], errors.items(), strict=True):
+            head = f"error of\n{_head(experiment, method)}\n" if flow and line == 0 else ""
             wrong, right = _at(error, frame), _at(truth, frame)
             relative = np.linalg.norm(wrong) / max(float(np.linalg.norm(right)), 1e-30)
+            options = {"cmap": "cividis", "norm": LogNorm(smallest, largest)}
             shown = np.maximum(np.abs(wrong), smallest)
-            norm = LogNorm(smallest, largest)
-            below = panel(next(column), shown, f"{head}{relative:.1e}", cmap="cividis", norm=norm)
+            image = panel(axis, shown, f"{head}{relative:.1e}", **options)
         if flow:
             axes[line, 0].set_ylabel(f"t = {items['times'][frame]:.3g}", fontsize=8)
-    split = len(given) + len(answers)
-    name = "vorticity" if flow else "solution"
-    _bar(figure, left, axes[:, len(given) : split], name)
-    _bar(figure, below, axes[:, split:], "|error|; above the panels, relative $L_2$")
+    where = "bottom" if flow else "right"
+    shared = axes[:, :split] if flow else axes[0, :]
+    _bar(figure, left, shared, "vorticity" if flow else "solution", where)
+    words = "|error|; above the panels, relative $L_2$" if flow else "|error|, relative $L_2$"
+    _bar(figure, image, below if flow else axes[1, :], words, where)
     return figure
 
 
@@ -94,14 +98,14 @@ def _at(field: Field, frame: int) -> Field:
     return field[frame] if field.ndim == 3 else field
 
 
-def _head(experiment: str, method: str, line: int) -> str:
-    label = method if method == "truth" else style(method, experiment).label
-    return "" if line else fill(label, TITLE_WIDTH)
+def _head(experiment: str, method: str) -> str:
+    return fill(method if method == "truth" else style(method, experiment).label, TITLE_WIDTH)
 
 
-def _bar(figure: Figure, image: AxesImage, axes: Any, name: str) -> None:
-    below: list[Axes] = axes.ravel().tolist()
-    bar = figure.colorbar(image, ax=below, location="bottom", shrink=0.7, aspect=30, pad=0.02)
+def _bar(figure: Figure, image: AxesImage, axes: Any, name: str, where: str) -> None:
+    long = where == "bottom"
+    look: dict[str, Any] = {"shrink": 0.7 if long else 0.9, "aspect": 30 if long else 18}
+    bar = figure.colorbar(image, ax=axes.ravel().tolist(), location=where, pad=0.02, **look)
     bar.set_label(name, fontsize=8)
     bar.ax.tick_params(labelsize=7)
 

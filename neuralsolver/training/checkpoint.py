@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
@@ -27,11 +26,24 @@ from torch import Tensor, nn
 from neuralsolver import models
 from neuralsolver.equations import Equation, equation_named
 from neuralsolver.errors import FileDamaged, InvalidInput
-from neuralsolver.files import write_whole
+from neuralsolver.files import read_regular, write_whole
 from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.training.card import (
+    CARD,
+    FORMAT,
+    allowance,
+    check_sizes,
+    check_weights,
+    read_card,
+    read_header,
+)
 
-FORMAT = 1
-WEIGHTS, CARD = "model.safetensors", "card.json"
+__all__ = [
+    "CARD", "WEIGHTS", "Card", "load_model", "load_state", "read_card", "save_model", "save_state",
+]  # fmt: skip
+
+WEIGHTS = "model.safetensors"
+LARGEST_STATE = 2**40
 
 
 @dataclass(frozen=True)
@@ -71,21 +83,18 @@ def save_model(folder: Path, solver: NeuralSolver, card: Card) -> None:
 
 
 def load_model(folder: Path) -> tuple[NeuralSolver, Card]:
-    """Read a model folder, checking that it is whole and ours."""
+    """Read a model folder, checking that it is whole and ours before anything is built."""
     description = read_card(folder)
+    header = read_header(folder / WEIGHTS)
+    check_sizes(str(folder), description, header)
     try:
+        with allowance(header):
+            solver = _networks(description)
+        check_weights(str(folder), solver, header)
         data = (folder / WEIGHTS).read_bytes()
-    except FileNotFoundError:
-        raise FileDamaged(
-            str(folder / WEIGHTS), "the weights of the card beside it", "no file"
-        ) from None
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != description.get("sha256"):
-        raise FileDamaged(str(folder / WEIGHTS), "the SHA-256 of its card", f"{digest[:12]}…")
-    try:
-        settings = dict(description["solver"])
-        predictor = _rebuild(settings.pop("predictor"))
-        solver = NeuralSolver(predictor, _rebuild(settings.pop("corrector")), **settings)
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != description["sha256"]:
+            raise FileDamaged(str(folder / WEIGHTS), "the SHA-256 of its card", f"{digest[:12]}…")
         solver.load_state_dict(safetensors.torch.load(data))
         named = description["equation"]
         card = Card(
@@ -93,28 +102,22 @@ def load_model(folder: Path) -> tuple[NeuralSolver, Card]:
             int(description["resolution"]),
             {k: v for k, v in description.items() if k not in _STRUCTURE},
         )
-    except (KeyError, TypeError, RuntimeError, safetensors.SafetensorError) as error:
+    except (InvalidInput, MemoryError):
+        raise
+    except Exception as error:  # arguments of the right type and size may still make no network
         expected = "a card and weights that fit each other"
-        raise FileDamaged(str(folder), expected, f"{type(error).__name__}: {error}") from None
+        got = f"{type(error).__name__}: {error}"
+        raise FileDamaged(str(folder), expected, got[:200]) from None
     return solver.eval(), card
 
 
+def _networks(description: Mapping[str, Any]) -> NeuralSolver:
+    settings = dict(description["solver"])
+    predictor = _rebuild(settings.pop("predictor"))
+    return NeuralSolver(predictor, _rebuild(settings.pop("corrector")), **settings)
+
+
 _STRUCTURE = ("format", "equation", "resolution", "solver", "sha256")
-
-
-def read_card(folder: Path) -> dict[str, Any]:
-    """The card of a model folder as plain values."""
-    path = folder / CARD
-    try:
-        description = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise InvalidInput("model", f"a folder with {CARD}", str(folder)) from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise FileDamaged(str(path), "JSON", str(error)) from None
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        got = description.get("format") if isinstance(description, dict) else "something else"
-        raise FileDamaged(str(path), f"a card of format {FORMAT}", got)
-    return description
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
@@ -128,13 +131,16 @@ def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str,
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and counters of a training state."""
-    content = path.read_bytes()
+    content = read_regular(path, LARGEST_STATE)
     digest, data = content[:32], content[32:]
     if hashlib.sha256(data).digest() != digest:
         raise FileDamaged(str(path), "a complete training state", f"{len(content)} bytes")
-    length = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + length])
-    return safetensors.torch.load(data), json.loads(header["__metadata__"]["counters"])
+    try:
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + length])
+        return safetensors.torch.load(data), json.loads(header["__metadata__"]["counters"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FileDamaged(str(path), "a training state of this package", str(error)) from None
 
 
 def _describe(network: nn.Module | None) -> dict[str, Any] | None:

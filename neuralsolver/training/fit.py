@@ -2,14 +2,19 @@
 
 What comes next is a function of the plan and the position, so a run that was killed and resumed
 makes the same updates as one that was not, and a second process changes rounding only.
+
+Ctrl-C and SIGTERM end it after the batch that is being computed, with a state from which the same
+call goes on; a second Ctrl-C does not wait. One process trains in a folder at a time.
 """
 
 from __future__ import annotations
 
 import json
+import signal
+import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +24,8 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Equation, Problem
-from neuralsolver.errors import InvalidInput
+from neuralsolver.errors import FileDamaged, InvalidInput
+from neuralsolver.files import exclusive
 from neuralsolver.solvers.history import History
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.stopping import FixedSteps
@@ -60,6 +66,7 @@ def fit(
     """Train `solver` in place, resuming from `folder` if it holds a state of the same plan.
 
     Without a `world`, this call joins the one that torchrun set up and leaves it at the end.
+    KeyboardInterrupt is raised after the state has been written.
     """
     joined = world is None
     world = world or World.join()
@@ -67,16 +74,44 @@ def fit(
         expected = f"a multiple of the {world.size} processes"
         raise InvalidInput("batch_size", expected, min(plan.batch_size, len(examples)))
     run = _Run(solver.to(world.device), plan, folder, world)
-    run.resume()
-    while (done := run.progress()) < 1.0:
-        run.batch(examples, done)
-        run.report(validation, progress, done)
-    run.finish(validation)
+    with run.alone(), _Interruption() as interruption:
+        run.resume()
+        while (done := run.progress()) < 1.0:
+            run.batch(examples, done)
+            if world.any(interruption.asked):
+                run.save()
+                raise KeyboardInterrupt
+            run.report(validation, progress, done)
+        run.finish(validation)
     if progress is not None and world.rank == 0:
         progress(1.0, run.record)
     if joined:
         world.leave()
     return run.record
+
+
+class _Interruption:
+    """Ctrl-C and SIGTERM as a wish that is asked after, in the main thread; the second is heard
+    at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Interruption:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.before[number] = signal.signal(number, self._hear)
+        return self
+
+    def _hear(self, number: int, frame: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __exit__(self, *unused: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
 
 
 class _Run:
@@ -99,6 +134,12 @@ class _Run:
                 network = getattr(solver, name)
                 if network is not None:
                     network.compile()
+
+    def alone(self) -> AbstractContextManager[None]:
+        """The right to train in the folder, which the first process holds for all."""
+        if self.world.rank:
+            return nullcontext()
+        return exclusive(self.folder / "lock", f"training in {self.folder}")
 
     @property
     def state_file(self) -> Path:
@@ -224,8 +265,16 @@ class _Run:
         if not self.state_file.exists():
             return
         tensors, counters = load_state(self.state_file)
-        if counters.pop("plan") != asdict(self.plan):
+        if counters.pop("plan", None) != asdict(self.plan):
             raise InvalidInput("run folder", "a state of the same plan", str(self.folder))
+        try:
+            self._take(tensors)
+            self.record = Record(**counters)
+        except (KeyError, RuntimeError, TypeError) as error:
+            expected = "a state of these networks"
+            raise FileDamaged(str(self.state_file), expected, str(error)[:100]) from None
+
+    def _take(self, tensors: dict[str, Tensor]) -> None:
         for i, parameter in enumerate(self.parameters):
             parameter.data.copy_(tensors[f"weight.{i}"])
             prefix = f"optimizer.{i}."
@@ -237,7 +286,6 @@ class _Run:
         for i, average in enumerate(self.average):
             average.copy_(tensors[f"average.{i}"])
         self.memory = tensors.get("memory")
-        self.record = Record(**counters)
 
 
 class _Swapped:

@@ -121,7 +121,7 @@ def test_weights_that_are_not_at_hand_contradict_nothing(tmp_path, monkeypatch):
 
 def test_two_evaluations_of_one_file_exclude_each_other(tmp_path):
     here = evaluation(tmp_path, "poisson")
-    with ledger(here.file), pytest.raises(InvalidInput, match="no other evaluation"):
+    with ledger(here.file), pytest.raises(InvalidInput, match="no other process"):
         here.run(["zero"], ["in-distribution"])
     assert here.run(["zero"], ["in-distribution"])
     assert sorted(path.name for path in here.file.parent.iterdir()) == ["poisson.jsonl"]
@@ -384,7 +384,7 @@ def test_seeds_and_targets_are_experiments(tmp_path, monkeypatch, capsys):
     assert [row["reached"] for row in rows] == [True, True]
     assert rows[0]["dtype"] == "float32"
     assert 2 <= rows[0]["first_step"] <= 8
-    monkeypatch.setattr(targets, "_measured", pytest.fail)
+    monkeypatch.setattr(targets, "measure_regime", pytest.fail)
     monkeypatch.setattr(seeds, "train", pytest.fail)
     for name in ("targets", "seeds"):
         assert run(["evaluate", name, *places]) == 0

@@ -14,11 +14,12 @@ from neuralsolver.experiments import flow_fields
 from neuralsolver.experiments.methods import methods_of
 from neuralsolver.experiments.paper import EXPERIMENTS, Regime
 from neuralsolver.report.animation import animate
+from neuralsolver.report.beside import forward, matched
 from neuralsolver.report.cost import accuracy
 from neuralsolver.report.curves import evolution
 from neuralsolver.report.panels import animations
 from neuralsolver.report.results import Results
-from neuralsolver.report.tables import flow_ratios, forward, matched, tables
+from neuralsolver.report.tables import flow_ratios, tables
 from neuralsolver.report.write import figures, write_report
 from tests.report.made_up_flows import FLOOR, FLOWS, HARDNESS, METHODS, fill_flows, flow_row
 

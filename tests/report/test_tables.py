@@ -6,17 +6,10 @@ from dataclasses import replace
 import pytest
 
 from neuralsolver.experiments.paper import EXPERIMENTS
+from neuralsolver.report.beside import forward, matched
 from neuralsolver.report.layout import Cell, latex, markdown, marked, measured
 from neuralsolver.report.results import Results, Row
-from neuralsolver.report.tables import (
-    backbones,
-    data_generation,
-    forward,
-    matched,
-    newton,
-    ratios,
-    tables,
-)
+from neuralsolver.report.tables import backbones, data_generation, newton, ratios, tables
 from tests.report.made_up import fill
 
 NAN = float("nan")
