@@ -1,8 +1,9 @@
-"""What MkDocs does not do by itself: pages from outside docs/, new pages, and the commands.
+"""What MkDocs does not do by itself: pages from outside docs/, new pages, commands, new names.
 
 - A link `../X` of a page leads to the file X of the repository; the site has it as X.
 - A page of docs/ that the navigation does not name is added to the guides.
-- A line `::: ens COMMAND` becomes the help of that command.
+- The line `::: ens` becomes the help of every command.
+- The line `::: further names` becomes the public names that no other page of the reference has.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ ROOT = Path(__file__).parents[2]
 AT_ROOT = ("CONTRIBUTING.md", "CHANGELOG.md")
 RESULTS = ("results/desk/README.md", "results/desk/tables/*.md", "results/desk/figures/*")
 OUTWARD = re.compile(r"\]\((?:\.\./)+((?!\.\.)[^)]+)\)")
-COMMAND = re.compile(r"^::: ens ?(.*)$", re.MULTILINE)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -51,22 +51,45 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **details: Any) -> str:
-    """Lead the links of a page to where the site has their targets, and print the help."""
-    markdown = COMMAND.sub(lambda found: _help(found[1]), markdown)
+    """Fill in what is made from the code, and lead links to where the site has their targets."""
     uri = page.file.src_uri
+    if uri == "commands.md":
+        markdown = markdown.replace("::: ens\n", _help())
+    if uri == "api/further.md":
+        markdown = markdown.replace("::: further names\n", _further())
     if uri in AT_ROOT:
-        return markdown.replace("](docs/", "](").replace("](LICENSE)", "](index.md)")
+        return markdown.replace("](docs/", "](")
     if uri.startswith("results/"):
         return markdown.replace("](../../docs/", "](../../")
     depth = uri.count("/")
     return OUTWARD.sub(lambda found: f"]({'../' * depth}{found[1]})", markdown)
 
 
-def _help(command: str) -> str:
+def _help() -> str:
+    from typer.main import get_command
     from typer.testing import CliRunner
 
     from neuralsolver.cli import app
 
-    shown = CliRunner().invoke(app, [*command.split(), "--help"], prog_name="ens")
-    assert shown.exit_code == 0, shown.output
-    return f"```text\n{shown.output.strip()}\n```"
+    command: Any = get_command(app)
+    parts = [("ens", [])]
+    for name, one in command.commands.items():
+        parts.append((f"ens {name}", [name]))
+        parts += [(f"ens {name} {inner}", [name, inner]) for inner in getattr(one, "commands", ())]
+    text = ""
+    for title, words in parts:
+        shown = CliRunner().invoke(app, [*words, "--help"], prog_name="ens")
+        assert shown.exit_code == 0, shown.output
+        text += f"## {title}\n\n```text\n{shown.output.strip()}\n```\n\n"
+    return text
+
+
+def _further() -> str:
+    import neuralsolver
+
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    shown = {
+        path.rsplit(".", 1)[1] for path in re.findall(r"^::: (\S+\.\S+)$", pages, re.MULTILINE)
+    }
+    left = sorted(set(neuralsolver.__all__) - shown)
+    return "\n".join(f"::: neuralsolver.{name}\n" for name in left) or "None at present.\n"
