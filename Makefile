@@ -8,7 +8,7 @@ SERVED := $(VENV)/.ready-serve
 AXE := $(VENV)/axe/node_modules/axe-core/axe.min.js
 PEERS := .venv-peers
 
-.PHONY: demo serve test test-all lint peers weights results clean
+.PHONY: demo serve test test-all lint docs peers weights results clean
 demo: $(READY)
 	$(BIN)/ens demo
 
@@ -30,6 +30,10 @@ lint: $(TESTED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# the pages and the reference made from the docstrings, as a site in site/
+docs: $(TESTED)
+	$(BIN)/mkdocs build --strict --quiet
 
 # torch first and exactly: a range would bring another build with gigabytes of accelerator libraries
 $(READY): pyproject.toml constraints.txt
@@ -76,4 +80,4 @@ results: $(TESTED)
 	$(BIN)/ens report
 
 clean:
-	rm -rf $(VENV) $(PEERS) build *.egg-info
+	rm -rf $(VENV) $(PEERS) build site *.egg-info

@@ -36,7 +36,7 @@ def examples():
 
 def plan(batches: int):
     # a checkpoint is due after an hour: what is saved is saved by the interruption
-    return make_plan("contractive", TINY, batches=batches, checkpoint_seconds=3600.0)
+    return make_plan("contractive", Helmholtz(), TINY, batches=batches, checkpoint_seconds=3600.0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
