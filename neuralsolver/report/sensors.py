@@ -47,6 +47,8 @@ LOOKS = {
     "diffusion-ens": Style("Diffusion ENS, one sample", VERMILION, "D"),
 }
 SENSORS = 500
+SMALL = 5e-4
+"""Errors below this are printed with an exponent."""
 
 
 def write_sensors(folder: Path, put: Callable[[Path, bytes], None]) -> None:
@@ -112,8 +114,7 @@ def other_tasks(rows: Iterable[Row]) -> Table:
             str(row["instances"]),
             f"{row['seconds']:.1f}",
         )
-        error_input = Cell(f"{row['error_input']:.4f}")
-        lines.append(Line(labels, (*_cells(row), error_input)))
+        lines.append(Line(labels, (*_cells(row), _cell(row, "error_input", ".4f"))))
     caption = "Inverse problems, and the forward problem with the whole input observed."
     labels = ("seen", "equation", "method", "instances", "s")
     columns = ("L₂ of u", "/ exact", "residual", "L₂ of the input")
@@ -187,7 +188,9 @@ def _cells(row: Row | None) -> tuple[Cell, ...]:
 
 def _cell(row: Row, name: str, form: str) -> Cell:
     value = row.get(name)
-    return Cell("—") if value is None else Cell(format(value, form), value)
+    if value is None:
+        return Cell("—")
+    return Cell(number(value) if abs(value) < SMALL else format(value, form), value)
 
 
 def _residual(row: Row) -> Cell:
