@@ -32,7 +32,13 @@ FEWEST = 4
 @dataclass(frozen=True, eq=False)
 class Sensors:
     """N sensors: `positions` (N, 2), the `fields` they see, their `values`, and the standard
-    deviation `noise` of their errors. What was measured twice alike is kept once."""
+    deviation `noise` of their errors. What was measured twice alike is kept once.
+
+    >>> import neuralsolver as ns
+    >>> sensors = ns.Sensors([[0.25, 0.5], [0.75, 0.5]], "source", [1.0, -1.0])
+    >>> sensors.fields
+    ('source', 'source')
+    """
 
     positions: Array
     fields: tuple[str, ...]
@@ -108,7 +114,13 @@ class Sensors:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """An equation on n × n points whose fields are known at sensors only."""
+    """An equation on n × n points whose fields are known at sensors only.
+
+    >>> import neuralsolver as ns
+    >>> sensors = ns.Sensors([[0.25, 0.5], [0.75, 0.5]], "source", [1.0, -1.0])
+    >>> ns.Observed(ns.Poisson(), 16, sensors).resolution
+    16
+    """
 
     equation: Equation
     resolution: int

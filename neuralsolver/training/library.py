@@ -151,7 +151,14 @@ def remarks(problem: Problem, trained_on: Equation | None = None) -> list[str]:
 
 
 def load_sampler(equation: str, method: str, steps: int | None = None) -> Sampler:
-    """A sampler of fields from sensors by its name, with the shipped denoiser of an equation."""
+    """A sampler of fields from sensors by its name, with the shipped denoiser of an equation.
+
+    >>> import neuralsolver as ns
+    >>> sensors = ns.Sensors([[0.25, 0.5], [0.75, 0.5]], "source", [1.0, -1.0])
+    >>> exact = ns.load_sampler("poisson", "exact")
+    >>> exact.sample(ns.Observed(ns.Poisson(), 16, sensors), count=3).solutions.shape[0]
+    3
+    """
     from neuralsolver.samplers import methods
 
     return methods.build(method, equation, steps, _denoiser, load)
