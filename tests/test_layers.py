@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "equations": {"errors", "reference.random_fields"},
     "data": {"errors", "files", "reference", "equations"},
     "models": {"errors"},
-    "solvers": {"errors", "drawing", "equations", "reference.newton"},
+    "solvers": {"errors", "drawing", "equations", "reference.newton", "reference.multigrid"},
     "training": {"errors", "files", "equations", "solvers", "models"},
     "evaluation": {"errors", "equations", "solvers"},
     "experiments": {

@@ -4,9 +4,10 @@ from neuralsolver.equations.base import Equation, generator
 from neuralsolver.equations.darcy import Darcy
 from neuralsolver.equations.grid import Grid
 from neuralsolver.equations.helmholtz import Helmholtz
+from neuralsolver.equations.known import Known
 from neuralsolver.equations.navier_stokes import NavierStokes
 from neuralsolver.equations.poisson import Poisson
-from neuralsolver.equations.problem import Known, Problem
+from neuralsolver.equations.problem import Problem
 from neuralsolver.equations.registry import EQUATIONS, equation_named, register
 
 __all__ = [

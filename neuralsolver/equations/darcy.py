@@ -17,11 +17,13 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
+from neuralsolver.equations.grid import Grid
 from neuralsolver.equations.stencils import (
     flux_divergence,
     from_interior,
     interior,
     laplacian_eigenvalues,
+    mirror_factor,
     wide_divergence,
 )
 from neuralsolver.equations.units import Units, per_sample, unit_of
@@ -45,6 +47,7 @@ class Darcy(Equation):
     stencil: str = "flux"
 
     input_names: ClassVar[tuple[str, ...]] = ("permeability",)
+    any_grid: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_finite("source", self.source)
@@ -62,6 +65,10 @@ class Darcy(Equation):
         return STENCILS[self.stencil][1]
 
     @property
+    def self_adjoint(self) -> bool:
+        return self.stencil == "flux"
+
+    @property
     def jacobian_reads(self) -> tuple[str, ...]:
         return ("inputs",)
 
@@ -70,12 +77,26 @@ class Darcy(Equation):
         # −∇·(a∇u) − f, on the points where the stencil fits
         return from_interior(interior(-divergence(inputs, u) - self.source, width), width)
 
+    def residual_on(self, grid: Grid, u: Tensor, inputs: Tensor) -> Tensor:
+        if self.stencil != "flux":
+            raise InvalidInput("stencil", "flux on any grid but the unit square", self.stencil)
+        outflow = grid.interior(-flux_divergence(inputs, u, grid))
+        return grid.embed(outflow - self.source)
+
     def smallest_singular_value(self, inputs: Tensor) -> Tensor | None:
         if self.stencil != "flux":
             return None
         # face means are at least min a, so −∇·a∇ ≥ min a · (−Δ) as quadratic forms
         least = inputs.flatten(1).amin(1).double().cpu()
         return least * laplacian_eigenvalues(inputs.shape[-1]).min()
+
+    def smallest_singular_value_on(self, grid: Grid, inputs: Tensor) -> Tensor:
+        least = inputs.flatten(1).amin(1).double().cpu()
+        # known points strike rows and columns of a positive matrix: nothing falls by that
+        return least * laplacian_eigenvalues(grid).min() / mirror_factor(grid)
+
+    def in_lengths(self, length: float) -> tuple[Darcy, float]:
+        return self, length**2
 
     def natural_units(self, inputs: Tensor) -> Units | None:
         low, high = inputs.flatten(1).amin(1).double(), inputs.flatten(1).amax(1).double()
