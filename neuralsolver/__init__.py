@@ -18,6 +18,8 @@ __version__ = "0.1.0"
 _HOME = {
     "Darcy": "equations",
     "Equation": "equations",
+    "ForcedDarcy": "equations",
+    "Known": "equations",
     "Helmholtz": "equations",
     "NavierStokes": "equations",
     "Poisson": "equations",
@@ -28,6 +30,7 @@ _HOME = {
     "NeuralSolver": "solvers",
     "Solution": "solvers",
     "Status": "solvers",
+    "flexible_gmres": "solvers",
     "load": "training",
     "InvalidInput": "errors",
 }
@@ -36,14 +39,17 @@ __all__ = [
     "Darcy",
     "DatasetSpec",
     "Equation",
+    "ForcedDarcy",
     "Helmholtz",
     "InvalidInput",
+    "Known",
     "NavierStokes",
     "NeuralSolver",
     "Poisson",
     "Problem",
     "Solution",
     "Status",
+    "flexible_gmres",
     "generate",
     "load",
     "register",
@@ -54,14 +60,16 @@ if TYPE_CHECKING:
     from neuralsolver.equations import (
         Darcy,
         Equation,
+        ForcedDarcy,
         Helmholtz,
+        Known,
         NavierStokes,
         Poisson,
         Problem,
         register,
     )
     from neuralsolver.errors import InvalidInput
-    from neuralsolver.solvers import NeuralSolver, Solution, Status
+    from neuralsolver.solvers import NeuralSolver, Solution, Status, flexible_gmres
     from neuralsolver.training import load
 
 

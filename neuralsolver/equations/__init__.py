@@ -1,7 +1,7 @@
 """What is to be solved. Torch; knows no scheme for solving it and no network."""
 
 from neuralsolver.equations.base import Equation, generator
-from neuralsolver.equations.darcy import Darcy
+from neuralsolver.equations.darcy import Darcy, ForcedDarcy
 from neuralsolver.equations.grid import Grid
 from neuralsolver.equations.helmholtz import Helmholtz
 from neuralsolver.equations.known import Known
@@ -14,6 +14,7 @@ __all__ = [
     "EQUATIONS",
     "Darcy",
     "Equation",
+    "ForcedDarcy",
     "Grid",
     "Helmholtz",
     "Known",

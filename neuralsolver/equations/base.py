@@ -145,6 +145,26 @@ class Equation(ABC):
         """Whether at most one solution has a definite ∂F/∂u: the one continued from f = 0."""
         return False
 
+    @property
+    def conditioning_names(self) -> tuple[str, ...]:
+        """Those of the inputs that a network sees."""
+        return self.input_names
+
+    @property
+    def varying(self) -> tuple[Tensor, ...]:
+        """Constants that are tensors, with respect to which a solution is differentiated."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        values = (getattr(self, field.name) for field in fields)
+        return tuple(value for value in values if isinstance(value, Tensor))
+
+    def with_plain_constants(self) -> Equation:
+        """The same with every constant a number."""
+        if not self.varying:
+            return self
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        values = {field.name: plain(getattr(self, field.name)) for field in fields}
+        return dataclasses.replace(self, **values)  # type: ignore[type-var]
+
     def constants(self) -> dict[str, Any]:
         """The physical constants by name."""
         return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
@@ -172,14 +192,21 @@ def check_resolution(equation: Equation, resolution: int) -> None:
         raise InvalidInput("resolution", "an even number on the torus", resolution)
 
 
+def plain(value: Any) -> Any:
+    """A constant that may be a tensor with a gradient, as a number."""
+    return value.detach().item() if isinstance(value, Tensor) else value
+
+
 def check_positive(name: str, value: float) -> None:
     """Raise InvalidInput unless a physical constant is positive and finite."""
+    value = plain(value)
     if not (np.isfinite(value) and value > 0):
         raise InvalidInput(name, "a positive finite number", value)
 
 
 def check_finite(name: str, value: float) -> None:
     """Raise InvalidInput unless a physical constant is finite."""
+    value = plain(value)
     if not np.isfinite(value):
         raise InvalidInput(name, "a finite number", value)
 

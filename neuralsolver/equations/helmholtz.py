@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
+from neuralsolver.equations.base import Array, Equation, check_finite, check_positive, plain
 from neuralsolver.equations.grid import Grid
 from neuralsolver.equations.poisson import SOURCE_AMPLITUDE
 from neuralsolver.equations.stencils import laplacian, laplacian_eigenvalues, mirror_factor
@@ -56,7 +56,7 @@ class Helmholtz(Equation):
 
     @property
     def linear(self) -> bool:
-        return self.nonlinearity == 0.0
+        return bool(plain(self.nonlinearity) == 0.0)
 
     @property
     def self_adjoint(self) -> bool:

@@ -142,6 +142,21 @@ class Problem:
         integrated = self.equation.invert_linear_part(residual)
         return residual if integrated is None else integrated
 
+    @property
+    def varies(self) -> bool:
+        """Whether its solution is asked for as a differentiable function of something."""
+        parts = (self.inputs, *self.equation.varying)
+        known = () if self.known is None else (self.known.values,)
+        return torch.is_grad_enabled() and any(part.requires_grad for part in (*parts, *known))
+
+    def detached(self) -> Problem:
+        """The same with numbers that depend on nothing."""
+        known = self.known and Known(self.known.mask, self.known.values.detach())
+        equation = self.equation.with_plain_constants()
+        fixed = Problem(equation, self.inputs.detach(), known=known, grid=self.grid)
+        object.__setattr__(fixed, "_given", self._given)  # type: ignore[attr-defined]
+        return fixed
+
     def select(self, index: Tensor | Sequence[int] | slice) -> Problem:
         """The sub-batch at `index`."""
         return self._with(self.inputs[index], index)

@@ -8,6 +8,7 @@ nonlinear one by Newton's method. The same cycle is the yardstick of the correct
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import torch
@@ -17,7 +18,8 @@ from torch import Tensor
 from neuralsolver.equations import Grid, Problem
 from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.reference.multigrid import Axis, Multigrid
-from neuralsolver.solvers.iterate import Iterate
+from neuralsolver.reference.newton import factorised
+from neuralsolver.solvers.iterate import Inverse, Iterate
 from neuralsolver.solvers.newton import newton_correction
 
 HALVINGS = 12
@@ -42,6 +44,10 @@ class MultigridStep:
             answer = np.stack([cycle.solve(vector) for cycle, vector in pairs])
         return grid.unflatten(torch.from_numpy(np.ascontiguousarray(answer)), r)
 
+    def of(self, problem: Problem) -> Inverse:
+        """`inverse` on the grid of a problem."""
+        return partial(self.inverse, problem.grid)
+
     def keep(self, mask: Tensor) -> None:
         """Forget the samples that have stopped."""
         if len(self.cycles) > 1:
@@ -62,6 +68,21 @@ class NewtonStep:
             alpha = torch.where(worse, alpha / 2, alpha)
             u = problem.impose(now.u + alpha.view(-1, *[1] * (u.dim() - 1)) * delta)
         return u
+
+
+def sparse_inverse(problem: Problem, u: Tensor) -> Inverse:
+    """J(u)⁻¹: a V-cycle of a linear problem, sparse factors of any other."""
+    if problem.equation.linear:
+        return MultigridStep(problem).of(problem)
+    grid = problem.grid
+    factors = [factorised(matrix) for matrix in sparse_jacobian(problem, u)]
+
+    def inverse(r: Tensor) -> Tensor:
+        right = grid.flatten(r).double().cpu().numpy()
+        found = [factor(vector) for factor, vector in zip(factors, right, strict=True)]
+        return grid.unflatten(torch.from_numpy(np.stack(found)), r)
+
+    return inverse
 
 
 def hierarchies(problem: Problem) -> list[Multigrid]:

@@ -19,6 +19,7 @@ How a solve is composed (`TrainedSolver.compose`), by what the problem is and wh
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,10 +29,12 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Equation, Grid, Problem
+from neuralsolver.equations.units import per_sample
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.acceleration import Anderson, Krylov
 from neuralsolver.solvers.classical import polished
 from neuralsolver.solvers.iterate import (
+    Inverse,
     Iterations,
     Observation,
     Solve,
@@ -44,6 +47,7 @@ from neuralsolver.solvers.multigrid import MultigridStep, NewtonStep
 from neuralsolver.solvers.multilevel import VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.norms import guess_norm, residual_norm
+from neuralsolver.solvers.preconditioner import NOT_LINEAR, as_operator
 from neuralsolver.solvers.solution import Solution
 from neuralsolver.solvers.stopping import FixedSteps, ResidualBelow, StoppingRule
 from neuralsolver.solvers.torus import SpectralStep, cut
@@ -74,7 +78,7 @@ class TrainedSolver(Solver):
     def check(self, problem: Problem) -> None:
         """Raise InvalidInput for a problem these networks cannot be applied to."""
         trained, given = self.equation, problem.equation
-        if given.input_names != trained.input_names:
+        if given.conditioning_names != trained.conditioning_names:
             names = " and ".join(trained.input_names)
             raise InvalidInput("problem", f"an equation with {names} as input", given.name)
         if given.frames != trained.frames:
@@ -100,6 +104,33 @@ class TrainedSolver(Solver):
         if aspect(grid) > LONGEST:
             return f"its corrector knows no box {aspect(grid):.3g} times as long as wide"
         return None
+
+    def inverse(self, problem: Problem, u: Tensor) -> Inverse:
+        """An approximation of J(u)⁻¹ by the corrector, or by what does without it."""
+        if self.beyond(problem) is not None or self.network.corrector is None:
+            return super().inverse(problem, u)
+        found = problem.natural()
+        inner, unit = (problem, u.new_ones(len(u)))
+        if found is not None:
+            inner, unit = found[0], found[1].solution / found[1].residual
+            u = u / per_sample(found[1].solution, u)
+        cycle = VCycle(self.network, inner, self.resolution)
+        # a corrector is not odd, and it answers F(u) with −J⁻¹F(u)
+        return lambda r: per_sample(unit, r) * cycle.correction(cycle.levels, u, -r)
+
+    def preconditioner(self, problem: Problem, *, linear: bool = False) -> Any:
+        """J⁻¹ of a linear problem of one sample as a SciPy LinearOperator over its unknowns.
+
+        That of a corrector is no linear operator: `flexible_gmres` takes it, SciPy's methods stall.
+        `linear` asks for the V-cycle without a network, which is linear, and symmetric in the
+        shares of the points: it serves conjugate gradients too.
+        """
+        self.check(problem)
+        if linear or self.beyond(problem) is not None:
+            return as_operator(problem, MultigridStep(problem).of(problem))
+        warnings.warn(NOT_LINEAR, stacklevel=2)
+        problem = problem.in_precision(torch.float64)
+        return as_operator(problem, self.inverse(problem, problem.first_guess()))
 
     def remarks(self, problem: Problem) -> list[str]:
         """What a user should know of the way a problem is solved."""

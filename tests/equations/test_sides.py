@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from neuralsolver.equations import Darcy, Grid, Helmholtz, Known, NavierStokes, Poisson, Problem
+from neuralsolver.equations import (
+    Darcy,
+    ForcedDarcy,
+    Grid,
+    Helmholtz,
+    Known,
+    NavierStokes,
+    Poisson,
+    Problem,
+)
 from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.equations.stencils import laplacian_eigenvalues, mirror_factor
 from neuralsolver.errors import InvalidInput
@@ -63,7 +72,9 @@ def manufactured(n, sides, lengths, equation):
 
 
 @pytest.mark.parametrize("sides", SIDES, ids=str)
-@pytest.mark.parametrize("equation", [Poisson(scale=2.0), Helmholtz(wavenumber=0.7)], ids=str)
+@pytest.mark.parametrize(
+    "equation", [Poisson(scale=2.0), Helmholtz(wavenumber=0.7), ForcedDarcy()], ids=str
+)
 def test_answers_are_of_second_order_on_every_kind_of_side(sides, equation):
     errors = []
     for n in (16, 32):
