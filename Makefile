@@ -4,19 +4,36 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TESTED := $(VENV)/.ready-dev
+SERVED := $(VENV)/.ready-serve
+AXE := $(VENV)/axe/node_modules/axe-core/axe.min.js
 PEERS := .venv-peers
 
-.PHONY: demo test lint peers weights results clean
+.PHONY: demo serve test test-all lint docs peers weights results clean
 demo: $(READY)
 	$(BIN)/ens demo
 
-test: $(TESTED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+serve: $(SERVED)
+	$(BIN)/ens serve --open
+
+# one thread each, as many processes as cores; what takes more than ten seconds is for test-all
+PROCESSES ?= auto
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal
+
+# the page is tested where a browser is found, and checked by axe where npm has brought it
+test: $(TESTED) $(AXE)
+	$(PYTEST) -m "not slow"
+
+test-all: $(TESTED) $(AXE)
+	$(PYTEST) --cov --cov-report=term
 
 lint: $(TESTED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# the pages and the reference made from the docstrings, as a site in site/
+docs: $(TESTED)
+	$(BIN)/mkdocs build --strict --quiet
 
 # torch first and exactly: a range would bring another build with gigabytes of accelerator libraries
 $(READY): pyproject.toml constraints.txt
@@ -25,9 +42,16 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
+$(SERVED): $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[serve]'
+	touch $@
+
 $(TESTED): $(READY)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
+
+$(AXE): | $(TESTED)
+	-npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
 
 # the libraries we compare ourselves with, in an environment of their own
 peers: $(PEERS)/.ready
@@ -36,6 +60,7 @@ $(PEERS)/.ready:
 	$(PEERS)/bin/pip install --quiet torch==2.13.0
 	$(PEERS)/bin/pip install --quiet neuraloperator==2.0.0
 	touch $@
+	@echo "ens bench models --peers-python $(PEERS)/bin/python"
 
 # train every shipped model anew: about five hours on one core
 RECIPES := contractive fno
@@ -46,7 +71,7 @@ weights: $(READY)
 	for equation in helmholtz darcy; do \
 	  $(BIN)/ens train $$equation --recipe paper --ship || exit 1; done
 	for flow in navier-stokes kolmogorov; do \
-	  $(BIN)/ens train $$flow --set time_order=4 --set dealiasing=2/3 --ship || exit 1; done
+	  $(BIN)/ens train $$flow --ship || exit 1; done
 
 # every row, table and figure of results/desk anew; what is there is kept
 results: $(TESTED)
@@ -55,4 +80,4 @@ results: $(TESTED)
 	$(BIN)/ens report
 
 clean:
-	rm -rf $(VENV) $(PEERS) build *.egg-info
+	rm -rf $(VENV) $(PEERS) build site *.egg-info

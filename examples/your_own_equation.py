@@ -11,11 +11,6 @@ import torch
 from torch import Tensor
 
 import neuralsolver as ns
-from neuralsolver.equations.base import Array
-from neuralsolver.equations.stencils import from_interior, interior, laplacian
-from neuralsolver.experiments.run import Training, train
-from neuralsolver.experiments.scales import scale_named
-from neuralsolver.reference import cosine_field
 
 
 @dataclass(frozen=True)
@@ -33,23 +28,23 @@ class ScreenedPoisson(ns.Equation):
         return ()  # ∂F/∂u = Δ − s² depends on neither f nor u
 
     def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
-        return laplacian(u) - from_interior(self.screening**2 * interior(u) + interior(inputs))
+        inside = self.screening**2 * ns.interior(u) + ns.interior(inputs)
+        return ns.laplacian(u) - ns.from_interior(inside)
 
-    def sample(self, rng: np.random.Generator, resolution: int) -> Array:
-        return 100.0 * cosine_field(rng, resolution)[None]
+    def sample(self, rng: np.random.Generator, resolution: int) -> np.ndarray:
+        return 100.0 * ns.cosine_field(rng, resolution)[None]
 
 
 def main(folder: Path) -> None:
     trained_on = ScreenedPoisson(screening=2.0)
+    ns.check_equation(trained_on)  # says what is wrong with a declaration, if anything is
     ns.register(trained_on)
-
-    scale = scale_named("tiny")
-    training = Training(trained_on, "contractive", scale, changes={"batches": 400})
-    model = train(training, folder / "runs", data=folder)
-    solver = ns.load(model)
+    solver = ns.train(trained_on, scale="tiny", batches=400, runs=folder / "runs", data=folder)
 
     for equation in (trained_on, ScreenedPoisson(screening=6.0)):
-        spec = ns.DatasetSpec(equation, count=20, resolution=scale.resolution, split="test", seed=1)
+        spec = ns.DatasetSpec(
+            equation, count=20, resolution=solver.resolution, split="test", seed=1
+        )
         fresh = ns.generate(spec, folder)
         _, truth = fresh.tensors()
         print(f"screening {equation.screening:g}")

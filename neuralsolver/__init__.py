@@ -16,61 +16,153 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "Darcy": "equations",
+    # what is to be solved
     "Equation": "equations",
+    "Darcy": "equations",
     "ForcedDarcy": "equations",
-    "Known": "equations",
     "Helmholtz": "equations",
     "NavierStokes": "equations",
+    "Observed": "equations",
     "Poisson": "equations",
+    "Grid": "equations",
+    "Known": "equations",
     "Problem": "equations",
+    "Sensors": "equations",
+    "equation_named": "equations",
     "register": "equations",
+    "describe": "equations.registry",
+    "check_equation": "equations.contract",
+    "laplacian": "equations.stencils",
+    "flux_divergence": "equations.stencils",
+    "interior": "equations.stencils",
+    "from_interior": "equations.stencils",
+    "cosine_field": "reference",
+    "periodic_field": "reference",
+    # data
+    "Dataset": "data",
     "DatasetSpec": "data",
     "generate": "data",
+    "read": "data",
+    "random_problem": "data.instances",
+    # solving
     "NeuralSolver": "solvers",
+    "TrainedSolver": "solvers",
+    "Solver": "solvers",
     "Solution": "solvers",
     "Status": "solvers",
+    "Observation": "solvers",
     "flexible_gmres": "solvers",
+    "iterate": "solvers",
+    "iterations": "solvers",
+    "FixedSteps": "solvers",
+    "ResidualBelow": "solvers",
+    "ResidualPlateau": "solvers",
+    # models
     "load": "training",
+    "shipped": "training",
+    "describe_model": "training.library",
+    "train": "experiments.own",
+    "load_sampler": "training",
+    # errors
     "InvalidInput": "errors",
+    "FileDamaged": "errors",
+    "ReferenceFailure": "errors",
 }
 
 __all__ = [
     "Darcy",
+    "Dataset",
     "DatasetSpec",
     "Equation",
+    "FileDamaged",
+    "FixedSteps",
     "ForcedDarcy",
+    "Grid",
     "Helmholtz",
     "InvalidInput",
     "Known",
     "NavierStokes",
     "NeuralSolver",
+    "Observation",
+    "Observed",
     "Poisson",
     "Problem",
+    "ReferenceFailure",
+    "ResidualBelow",
+    "ResidualPlateau",
+    "Sensors",
     "Solution",
+    "Solver",
     "Status",
+    "TrainedSolver",
+    "check_equation",
+    "cosine_field",
+    "describe",
+    "describe_model",
+    "equation_named",
     "flexible_gmres",
+    "flux_divergence",
+    "from_interior",
     "generate",
+    "interior",
+    "iterate",
+    "iterations",
+    "laplacian",
     "load",
+    "load_sampler",
+    "periodic_field",
+    "random_problem",
+    "read",
     "register",
+    "shipped",
+    "train",
 ]
 
 if TYPE_CHECKING:
-    from neuralsolver.data import DatasetSpec, generate
+    from neuralsolver.data import Dataset, DatasetSpec, generate, read
+    from neuralsolver.data.instances import random_problem
     from neuralsolver.equations import (
         Darcy,
         Equation,
         ForcedDarcy,
+        Grid,
         Helmholtz,
         Known,
         NavierStokes,
+        Observed,
         Poisson,
         Problem,
+        Sensors,
+        equation_named,
         register,
     )
-    from neuralsolver.errors import InvalidInput
-    from neuralsolver.solvers import NeuralSolver, Solution, Status, flexible_gmres
-    from neuralsolver.training import load
+    from neuralsolver.equations.contract import check_equation
+    from neuralsolver.equations.registry import describe
+    from neuralsolver.equations.stencils import (
+        flux_divergence,
+        from_interior,
+        interior,
+        laplacian,
+    )
+    from neuralsolver.errors import FileDamaged, InvalidInput, ReferenceFailure
+    from neuralsolver.experiments.own import train
+    from neuralsolver.reference import cosine_field, periodic_field
+    from neuralsolver.solvers import (
+        FixedSteps,
+        NeuralSolver,
+        Observation,
+        ResidualBelow,
+        ResidualPlateau,
+        Solution,
+        Solver,
+        Status,
+        TrainedSolver,
+        flexible_gmres,
+        iterate,
+        iterations,
+    )
+    from neuralsolver.training import load, load_sampler, shipped
+    from neuralsolver.training.library import describe_model
 
 
 def __getattr__(name: str) -> Any:

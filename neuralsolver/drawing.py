@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Field = npt.NDArray[np.floating[Any]]
 
+SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
+"""The colour maps of fields of one sign and of both."""
+
 ERROR_COLOUR, RESIDUAL_COLOUR = "#0072B2", "#D55E00"
 """The curves of error and residual in every picture (of Okabe and Ito's set)."""
 
@@ -26,8 +29,8 @@ def colours(fields: Field) -> dict[str, Any]:
     low, high = float(fields.min()), float(fields.max())
     if min(-low, high) > 0.02 * max(-low, high):
         largest = max(-low, high)
-        return {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest}
-    return {"cmap": "viridis", "vmin": low, "vmax": high if high > low else low + 1.0}
+        return {"cmap": DIVERGING, "vmin": -largest, "vmax": largest}
+    return {"cmap": SEQUENTIAL, "vmin": low, "vmax": high if high > low else low + 1.0}
 
 
 def draw(axis: Axes, field: Field, title: str = "", **options: Any) -> AxesImage:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 
 class InvalidInput(ValueError):
-    """An input that cannot be used. The message names the field, the expectation and the value."""
+    """An input that cannot be used. The message names the field, the expectation and the value.
+
+    >>> import neuralsolver as ns
+    >>> ns.Poisson(scale=float("nan"))
+    Traceback (most recent call last):
+        ...
+    neuralsolver.errors.InvalidInput: scale: expected a finite number, got nan
+    """
 
     def __init__(self, field: str, expected: str, got: object) -> None:
         super().__init__(f"{field}: expected {expected}, got {got}")
@@ -16,8 +23,22 @@ class InvalidInput(ValueError):
 
 
 class ReferenceFailure(RuntimeError):
-    """A classical solver that did not reach the accuracy it promises."""
+    """A classical solver that did not reach the accuracy it promises.
+
+    >>> import neuralsolver as ns
+    >>> issubclass(ns.ReferenceFailure, RuntimeError)
+    True
+    """
+
+
+class PeerLost(RuntimeError):
+    """Another process or machine that this one works with has gone or does not answer."""
 
 
 class FileDamaged(InvalidInput):
-    """A file that is truncated, foreign or inconsistent with its own description."""
+    """A file that is truncated, foreign or inconsistent with its own description.
+
+    >>> import neuralsolver as ns
+    >>> issubclass(ns.FileDamaged, ns.InvalidInput)
+    True
+    """

@@ -12,8 +12,8 @@ import pytest
 import scipy.io
 
 from neuralsolver.cli import run
-from neuralsolver.cli.progress import Progress
 from neuralsolver.data import generation
+from neuralsolver.progress import Progress
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
 ENS = [sys.executable, "-m", "neuralsolver.cli"]
@@ -125,10 +125,10 @@ GENERATE = ["generate", "helmholtz", *SMALL]
     [
         (["generate", "helmholz"], ["equation", "did you mean helmholtz", "helmholz"]),
         ([*GENERATE, "--set", "kappa=3"], ["constant of helmholtz", "wavenumber", "kappa"]),
-        ([*GENERATE, "--set", "wavenumber=x"], ["wavenumber", "float", "x"]),
+        ([*GENERATE, "--set", "wavenumber=x"], ["wavenumber", "number", "x"]),
         ([*GENERATE, "--set", "wavenumber=nan"], ["wavenumber", "finite", "nan"]),
         ([*GENERATE, "--set", "wavenumber"], ["--set", "NAME=VALUE"]),
-        ([*GENERATE, "--set", "source_amplitude=-1"], ["source_amplitude", "positive", "-1"]),
+        ([*GENERATE, "--set", "source_amplitude=-1"], ["source_amplitude", "at least 0", "-1"]),
         ([*GENERATE, "--resolution", "2"], ["resolution", "at least 8", "2"]),
         (["generate", "kolmogorov", "--resolution", "33"], ["resolution", "even", "33"]),
         ([*GENERATE, "--count", "0"], ["count", "at least 1", "0"]),
@@ -175,7 +175,7 @@ def test_bad_outputs(dataset, tmp_path, capsys):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_is_a_bar_on_a_terminal_and_plain_lines_elsewhere(capsys, monkeypatch, terminal):
-    monkeypatch.setattr("neuralsolver.cli.progress.PAUSE", -1.0)
+    monkeypatch.setattr("neuralsolver.progress.PAUSE", -1.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     with Progress("title") as progress:
         progress.update(2, 8)

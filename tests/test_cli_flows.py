@@ -12,7 +12,7 @@ from neuralsolver.cli import run
 from neuralsolver.data.truth import truth
 from neuralsolver.equations import EQUATIONS, NavierStokes, equation_named
 from neuralsolver.experiments.recipes import make_solver
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.reference import periodic_field
 from neuralsolver.training import Card, library, save_model
 

@@ -10,7 +10,7 @@ import pytest
 from neuralsolver.cli import run
 from neuralsolver.equations import EQUATIONS
 from neuralsolver.experiments.recipes import make_solver
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training import Card, load, save_model
 
 
@@ -44,7 +44,7 @@ def test_train_continue_and_find(tmp_path, capsys):
     [
         (["--plan", "colour=blue"], ["--plan", "batch_size", "colour"]),
         (["--plan", "seed=3"], ["--plan", "seed"]),
-        (["--plan", "batches=many"], ["batches", "int", "many"]),
+        (["--plan", "batches=many"], ["batches", "whole number", "many"]),
         (["--recipe", "magic"], ["recipe", "contractive", "magic"]),
         (["--scale", "huge"], ["scale", "desk", "huge"]),
         (["--budget-minutes", "1", "--plan", "batches=3"], ["--budget-minutes", "batches"]),
@@ -79,7 +79,7 @@ def test_an_answer_that_was_not_reached_is_exit_code_3(models, capsys):
     """Past the fold there is no solution; an operator without corrector has only its guess."""
     command = ["solve", str(models / "nonlinear-helmholtz-contractive"), "--tolerance", "1e-8"]
     assert run([*command, "--set", "source_amplitude=3000"]) == 3
-    assert "finished classically" in capsys.readouterr().out
+    assert "carried on classically" in capsys.readouterr().out
     assert run(["solve", str(models / "poisson-fno"), "--steps", "0"]) == 0
 
 
@@ -127,7 +127,7 @@ def test_bad_input_to_solve_is_one_line(models, tmp_path, capsys, arguments, wor
     assert all(word in error for word in words), error
 
 
-@pytest.mark.parametrize("kind", ["onnx", "torch-export"])
+@pytest.mark.parametrize("kind", [pytest.param("onnx", marks=pytest.mark.slow), "torch-export"])
 def test_export_prints_the_parity(models, tmp_path, capsys, kind):
     command = ["export", str(models / "poisson-contractive"), "--format", kind, "--json"]
     assert run([*command, "--output", str(tmp_path)]) == 0

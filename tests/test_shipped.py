@@ -10,17 +10,19 @@ import pytest
 import torch
 
 import neuralsolver as ns
-from neuralsolver.bench import targets
 from neuralsolver.cli import run
 from neuralsolver.data.truth import truncate_spectrum, truth
 from neuralsolver.equations import EQUATIONS, Problem
 from neuralsolver.evaluation.metrics import relative_error
-from neuralsolver.experiments.demo import STATIC
+from neuralsolver.experiments import targets
 from neuralsolver.experiments.evaluate import Evaluation
-from neuralsolver.experiments.paper import EXPERIMENTS, FLOWS
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.paper import EXPERIMENTS
+from neuralsolver.experiments.sensors import reconstruction
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training.library import SHIPPED, shipped
 
+STATIC = [name for name, equation in EQUATIONS.items() if not equation.frames]
+FLOWS = [name for name, equation in EQUATIONS.items() if equation.frames]
 EXPECTED = {
     *(f"{name}-{recipe}" for name in STATIC for recipe in ("contractive", "fno")),
     *(f"{name}-paper" for name in ("helmholtz", "darcy")),
@@ -160,6 +162,7 @@ def test_demo_prints_the_table_and_draws_the_picture(tmp_path, capsys):
     assert run(["demo", "--output", str(tmp_path / "demo.png"), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (tmp_path / "demo.png").stat().st_size > 50_000
+    assert (tmp_path / "demo-sensors.png").stat().st_size > 50_000
     rows = {(row["equation"], row["method"]): row for row in result["rows"]}
     for name in STATIC:
         assert rows[name, "ENS accelerated"]["status"] == "TOLERANCE"
@@ -167,7 +170,7 @@ def test_demo_prints_the_table_and_draws_the_picture(tmp_path, capsys):
         assert rows[name, "ENS 40 steps"]["error"] < rows[name, "FNO"]["error"]
         assert rows[name, "classical"]["seconds"] > 0
     for name in FLOWS:
-        assert rows[name, "ENS accelerated"]["error"] < 0.1 * rows[name, "nothing moves"]["error"]
+        assert rows[name, "ENS accelerated"]["error"] < 0.1 * rows[name, "still flow"]["error"]
         assert rows[name, "classical"]["error"] < rows[name, "ENS accelerated"]["error"]
         assert (tmp_path / f"demo-{name}.gif").read_bytes().startswith(b"GIF8")
 
@@ -191,3 +194,12 @@ def test_the_recipes_rank_as_the_readme_says(tmp_path):
     assert error["ens"] < 0.6 * error["fno"]
     assert error["ens-contractive"] < 1e-6 * error["ens"]
     assert error["reference"] < 1e-12
+
+
+@pytest.mark.parametrize("name", ["helmholtz", "poisson", "darcy"])
+def test_shipped_denoisers_reconstruct_and_agree(name):
+    samples, (_, true) = reconstruction(7, name)
+    assert float((samples.solutions[0, 0] - true).norm() / true.norm()) < 0.08
+    assert float(samples.relative_residual.max()) < 1.01e-10
+    spread = samples.deviation[1].norm() / true.norm()
+    assert 0.001 < float(spread) < 0.1

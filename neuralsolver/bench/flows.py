@@ -14,7 +14,7 @@ integrated on one grid, once, with half the frame spacing, and cut to the modes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from neuralsolver.data.truth import truncate_spectrum, truth
 from neuralsolver.equations import NavierStokes, equation_named, generator
 from neuralsolver.equations.base import Array
 from neuralsolver.equations.navier_stokes import DEALIASING, TIME_ORDERS
-from neuralsolver.experiments.run import machine
+from neuralsolver.experiments.rows import machine
 
 Row = dict[str, Any]
 
@@ -52,13 +52,16 @@ def measure(
     samples: int = SAMPLES,
     seed: int = SEED,
     frames: int | None = None,
+    tell: Callable[[float, str], None] | None = None,
 ) -> list[Row]:
     """All rows, in about half a minute of an idle core; `frames` shortens the trajectories.
 
     Every row has kind ("floor", "spacing" or "grid"), equation, samples, seed and machine.
     """
     rows = []
-    for name in equations:
+    for position, name in enumerate(equations):
+        if tell is not None:
+            tell(position / len(equations), name)
         equation = equation_named(name, {} if frames is None else {"frames": frames})
         assert isinstance(equation, NavierStokes)
         flow = _Trajectories(equation, samples, seed)

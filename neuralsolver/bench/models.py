@@ -51,7 +51,8 @@ def measure(
     """One row per case and library: milliseconds forward and forward+backward, and our gain.
 
     `peers_python` is an interpreter that has neuraloperator; by default that of the environment
-    variable ENS_PEERS_PYTHON, else `.venv-peers/bin/python`, else this one if it has it.
+    variable ENS_PEERS_PYTHON, else this one if it has it. No other program is looked for: only
+    an environment that was named is executed.
     """
     workers = {"ours": _Worker(sys.executable, "ours")}
     peer = _peer_interpreter(peers_python)
@@ -117,19 +118,14 @@ def _measure_case(
 
 
 def _peer_interpreter(given: str | None) -> str | None:
-    """The first interpreter that can import neuralop, or None."""
-    candidates = [given, os.environ.get("ENS_PEERS_PYTHON"), ".venv-peers/bin/python"]
-    for candidate in [*candidates, sys.executable]:
-        if not candidate:
-            continue
-        probe = "import importlib.util as u; raise SystemExit(u.find_spec('neuralop') is None)"
-        try:
-            found = subprocess.run([candidate, "-c", probe], capture_output=True, check=False)
-        except OSError:
-            continue
-        if found.returncode == 0:
-            return candidate
-    return None
+    """The interpreter that was named, or this one, if it can import neuralop; else None."""
+    probe = "import importlib.util as u; raise SystemExit(u.find_spec('neuralop') is None)"
+    candidate = given or os.environ.get("ENS_PEERS_PYTHON") or sys.executable
+    try:
+        found = subprocess.run([candidate, "-c", probe], capture_output=True, check=False)
+    except OSError:
+        return None
+    return candidate if found.returncode == 0 else None
 
 
 class _Worker:

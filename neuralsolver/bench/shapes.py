@@ -23,7 +23,7 @@ from scipy.sparse.linalg import LinearOperator, cg, splu
 
 from neuralsolver.equations import Darcy, Known, Poisson, Problem
 from neuralsolver.equations.jacobian import sparse_jacobian
-from neuralsolver.experiments.run import machine
+from neuralsolver.experiments.rows import machine
 from neuralsolver.solvers.multigrid import MultigridStep
 from neuralsolver.solvers.preconditioner import as_operator
 

@@ -30,9 +30,9 @@ import torch
 from scipy.sparse.linalg import splu, spsolve
 
 from neuralsolver.bench.reference import flux_matrix
-from neuralsolver.bench.targets import KEY
 from neuralsolver.equations import Darcy, Problem
-from neuralsolver.experiments.run import machine
+from neuralsolver.experiments.rows import machine
+from neuralsolver.experiments.targets import KEY
 from neuralsolver.reference import solve_darcy
 from neuralsolver.training import load
 
@@ -90,13 +90,18 @@ class Method:
 
 
 def measure(
-    resolutions: Sequence[int] = RESOLUTIONS, samples: int = SAMPLES, seed: int = SEED
+    resolutions: Sequence[int] = RESOLUTIONS,
+    samples: int = SAMPLES,
+    seed: int = SEED,
+    tell: Callable[[float, str], None] | None = None,
 ) -> list[Row]:
     """One row per resolution, target and method."""
     torch.set_num_threads(1)
     methods = [*_neural(), *_direct(), *_algebraic(), _sine_preconditioned()]
     rows = []
-    for resolution in resolutions:
+    for position, resolution in enumerate(resolutions):
+        if tell is not None:
+            tell(position / len(resolutions), f"{resolution} points")
         count = max(1, min(samples, 1024 // resolution))
         drawn = [instance(resolution, seed, index) for index in range(count)]
         for target in TARGETS:

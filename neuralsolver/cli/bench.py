@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 import sys
@@ -10,66 +11,63 @@ from typing import Annotated, Any
 
 import typer
 
+from neuralsolver.cli.options import AsJson, Seed, checked
+from neuralsolver.limits import RESOLUTION, Real, Whole
+
 app = typer.Typer(help="Measure speed and accuracy on this machine.", rich_markup_mode=None)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Samples = Annotated[int, typer.Option(help="Instances per case."), Whole(1, 100_000)]
 
 
 @app.command("reference")
+@checked
 def reference(as_json: AsJson = False) -> None:
     """Compare the reference solvers with the textbook way, one thread."""
     _bench("reference", as_json)
 
 
 @app.command("models")
-def models(as_json: AsJson = False) -> None:
-    """Time the networks, one thread."""
-    _bench("models", as_json)
+@checked
+def models(
+    peers_python: Annotated[
+        str | None,
+        typer.Option(help="An interpreter that has neuraloperator. [default: $ENS_PEERS_PYTHON]"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Time the networks, one thread; beside neuraloperator's, where an interpreter is named."""
+    _bench("models", as_json, peers_python=peers_python)
 
 
 @app.command("transformer")
+@checked
 def transformer(as_json: AsJson = False) -> None:
     """Time the transformer of the flows over grids and frames, one thread."""
     _bench("transformer", as_json)
 
 
 @app.command("flows")
+@checked
 def flows(
-    samples: Annotated[int, typer.Option(help="Trajectories per flow.")] = 3,
-    seed: Annotated[int, typer.Option(help="Another seed, other trajectories.")] = 20_264,
+    samples: Samples = 3,
+    seed: Seed = 20_264,
     as_json: AsJson = False,
 ) -> None:
     """The residual of true trajectories: what no corrector of a flow can go below."""
     _bench("flows", as_json, samples=samples, seed=seed)
 
 
-@app.command("targets")
-def targets(
-    samples: Annotated[int, typer.Option(help="Fresh instances per regime.")] = 100,
-    seed: Annotated[int, typer.Option(help="Another seed, other instances.")] = 20_261,
-    as_json: AsJson = False,
-) -> None:
-    """Errors of the shipped models on fresh instances; about half an hour with 100 of them."""
-    _bench("targets", as_json, samples=samples, seed=seed)
-
-
-@app.command("seeds")
-def seeds(
-    minutes: Annotated[float, typer.Option(help="Training time of each run.")] = 2.0,
-    as_json: AsJson = False,
-) -> None:
-    """Train the contractive recipe from three seeds on 32 x 32 points."""
-    _bench("seeds", as_json, minutes=minutes)
-
-
 @app.command("solve")
+@checked
 def solve(
     resolutions: Annotated[
-        list[int] | None, typer.Option(help="Grids, one or several; 64 128 256 512 by default.")
+        list[int] | None,
+        typer.Option(help="Grids, one or several; 64 128 256 512 by default."),
+        RESOLUTION,
     ] = None,
-    more: Annotated[list[int] | None, typer.Argument(hidden=True)] = None,
-    samples: Annotated[int, typer.Option(help="Instances; fewer on grids beyond 256.")] = 4,
-    seed: Annotated[int, typer.Option(help="Another seed, other instances.")] = 20_263,
+    more: Annotated[list[int] | None, typer.Argument(hidden=True), RESOLUTION] = None,
+    samples: Samples = 4,
+    seed: Seed = 20_263,
     as_json: AsJson = False,
 ) -> None:
     """Seconds to a given error on Darcy flow, beside SciPy, PyAMG and the reference solver."""
@@ -79,6 +77,17 @@ def solve(
     _bench("solve", as_json, samples=samples, seed=seed, **options)
 
 
+@app.command("serve")
+@checked
+def serve(
+    clients: Annotated[int, typer.Option(help="Clients of the load test."), Whole(2, 1000)] = 50,
+    seconds: Annotated[float, typer.Option(help="How long they ask."), Real(1.0, 3600.0)] = 30.0,
+    as_json: AsJson = False,
+) -> None:
+    """The page's service from outside: first frame, frames per second, slider, load."""
+    _bench("serve", as_json, clients=clients, seconds=seconds)
+
+
 def _bench(name: str, as_json: bool, **options: Any) -> None:
     if "OMP_NUM_THREADS" not in os.environ:
         # thread pools are sized when the libraries are loaded: start over with one thread
@@ -86,6 +95,12 @@ def _bench(name: str, as_json: bool, **options: Any) -> None:
         os.execve(
             sys.executable, [sys.executable, "-m", "neuralsolver.cli", *sys.argv[1:]], environment
         )
+    from neuralsolver.progress import Progress
+
     module = importlib.import_module(f"neuralsolver.bench.{name}")
-    rows = module.measure(**options)
+    with Progress(f"bench {name}") as progress:
+        progress.fraction(0.0, "measuring")
+        if "tell" in inspect.signature(module.measure).parameters:
+            options["tell"] = progress.fraction
+        rows = module.measure(**options)
     print(json.dumps(rows) if as_json else module.table(rows))

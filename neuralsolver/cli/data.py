@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from neuralsolver.cli.options import AsJson, DataFolder, Settings, constants_text, parse_settings
 from neuralsolver.errors import InvalidInput
+from neuralsolver.limits import RESOLUTION, SEED, Text, Whole
 
 if TYPE_CHECKING:
     from neuralsolver.data import Dataset
     from neuralsolver.equations import Equation
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A constant of the equation; repeatable."),
-]
-Threads = Annotated[int, typer.Option(help="Threads of torch; 0 leaves it to torch.")]
-"""One by default: on fields of this size more gain little, and cost much on a busy machine."""
 
 File = Annotated[
     Path, typer.Argument(help="A dataset: .h5 of `ens generate`, or a known .mat/.h5.")
@@ -34,18 +28,18 @@ Override = Annotated[
 def generate(
     equation: Annotated[str, typer.Argument(help="Its name; `ens list` shows all.")],
     *,
-    count: Annotated[int, typer.Option(help="Number of samples.")] = 1000,
-    resolution: Annotated[int, typer.Option(help="Grid points in each direction.")] = 128,
-    split: Annotated[str, typer.Option(help="train or test.")] = "train",
-    seed: Annotated[int, typer.Option(help="Any number from 0 on.")] = 0,
+    count: Annotated[int, typer.Option(help="Number of samples."), Whole(1, 10**9)] = 1000,
+    resolution: Annotated[
+        int, typer.Option(help="Grid points in each direction."), RESOLUTION
+    ] = 128,
+    split: Annotated[str, typer.Option(help="train or test."), Text(("train", "test"))] = "train",
+    seed: Annotated[int, typer.Option(help="Any number from 0 on."), SEED] = 0,
     settings: Settings = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the datasets. [default: $ENS_DATA or ./data]"),
-    ] = None,
+    data: DataFolder = None,
     workers: Annotated[
         int | None,
         typer.Option(help="Processes; 1 for this one only. [default: all cores if worth it]"),
+        Whole(0, 1024),
     ] = None,
     scheduler: Annotated[
         str | None,
@@ -57,15 +51,19 @@ def generate(
 
     A run that was interrupted goes on where it stopped when the same command is given again.
     """
-    from neuralsolver.cli.progress import Progress
     from neuralsolver.data import DatasetSpec, run_generation
     from neuralsolver.equations import equation_named
+    from neuralsolver.progress import Progress
 
     chosen = equation_named(equation, parse_settings(settings))
     spec = DatasetSpec(chosen, count, resolution, split, seed)
     with Progress(f"{chosen.name} {resolution} x {resolution}") as progress:
         made = run_generation(
-            spec, data, workers=workers, scheduler=scheduler, report=progress.update
+            spec,
+            data,
+            workers="auto" if workers is None else workers,
+            scheduler=scheduler,
+            report=progress.update,
         )
     size, rejected = made.path.stat().st_size, int(made.dataset.rejected.sum())
     if as_json:
@@ -114,15 +112,18 @@ def show(
         Path | None,
         typer.Option(help="The picture. [default: FILE with .png]"),
     ] = None,
-    count: Annotated[int, typer.Option(help="Samples to draw.")] = 4,
+    count: Annotated[int, typer.Option(help="Samples to draw."), Whole(1, 1000)] = 4,
     equation: Override = None,
     settings: Settings = None,
 ) -> None:
     """Draw inputs and solutions of a dataset as a PNG."""
+    from neuralsolver.files import check_output
     from neuralsolver.report.fields import draw_dataset
 
+    picture = output or file.with_suffix(".png")
+    check_output(picture, file)
     dataset = open_any(file, equation, settings)
-    print(draw_dataset(dataset, output or file.with_suffix(".png"), count))
+    print(draw_dataset(dataset, picture, count))
     _print_notes(dataset)
 
 
@@ -134,7 +135,9 @@ def convert(
 ) -> None:
     """Write a dataset as a plain .npz file."""
     from neuralsolver.data import export_npz
+    from neuralsolver.files import check_output
 
+    check_output(output, file, field="OUTPUT")
     dataset = open_any(file, equation, settings)
     print(export_npz(dataset, output))
     _print_notes(dataset)
@@ -144,21 +147,11 @@ def open_any(file: Path, equation: str | None, settings: list[str] | None) -> Da
     """The dataset in a file of any known layout, its equation replaced if one is named."""
     from neuralsolver.data import read
 
-    return read(file, _named(equation, settings))
+    return read(file, named_equation(equation, settings))
 
 
-def parse_settings(settings: list[str] | None) -> dict[str, str]:
-    """NAME=VALUE texts as a dictionary."""
-    values = {}
-    for setting in settings or []:
-        name, separator, value = setting.partition("=")
-        if not (separator and name.strip() and value.strip()):
-            raise InvalidInput("--set", "NAME=VALUE", repr(setting))
-        values[name.strip()] = value.strip()
-    return values
-
-
-def _named(equation: str | None, settings: list[str] | None) -> Equation | None:
+def named_equation(equation: str | None, settings: list[str] | None) -> Equation | None:
+    """The equation of that name with the constants that are set, if one is named."""
     from neuralsolver.equations import equation_named
 
     if equation is None:
@@ -166,14 +159,6 @@ def _named(equation: str | None, settings: list[str] | None) -> Equation | None:
             raise InvalidInput("--set", "--equation beside it", "no equation")
         return None
     return equation_named(equation, parse_settings(settings))
-
-
-def constants_text(constants: dict[str, Any]) -> str:
-    """Constants as name=value, for a line of text."""
-    return ", ".join(
-        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in constants.items()
-    )
 
 
 def _text(value: Any) -> str:

@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
-from neuralsolver.cli.data import AsJson
+from neuralsolver.cli.options import AsJson, Seed
+from neuralsolver.errors import InvalidInput
+
+PICTURES = (".png", ".pdf", ".svg")
 
 
 def demo(
     *,
-    seed: Annotated[int, typer.Option(help="Another seed, other instances.")] = 2026,
+    seed: Seed = 2026,
     output: Annotated[Path, typer.Option(help="The picture to write.")] = Path("demo.png"),
     as_json: AsJson = False,
 ) -> None:
@@ -23,12 +26,25 @@ def demo(
     import torch
 
     from neuralsolver.experiments.demo import demonstrate
+    from neuralsolver.experiments.sensors import reconstruction
+    from neuralsolver.files import check_output
+    from neuralsolver.progress import Progress
     from neuralsolver.report.demo import animations, picture, table
 
+    if output.suffix.lower() not in PICTURES:
+        raise InvalidInput("--output", f"a file name ending in {', '.join(PICTURES)}", output)
+    check_output(output)
     torch.set_num_threads(1)
-    rows, scenes = demonstrate(seed)
-    drawn = [str(path) for path in (picture(scenes, output), *animations(scenes, output))]
+    with Progress("demo") as progress:
+        rows, scenes = demonstrate(seed, lambda name: progress.fraction(0.0, f"solving {name}"))
+        progress.fraction(0.8, "drawing")
+        drawn = [str(path) for path in (picture(scenes, output), *animations(scenes, output))]
+        progress.fraction(0.9, "reconstructing from sensors")
+        samples, pair = reconstruction(seed)
+        drawn.append(str(output.with_name(f"{output.stem}-sensors{output.suffix}")))
+        samples.plot(drawn[-1], pair)
     if as_json:
         print(json.dumps({"pictures": drawn, "rows": [asdict(row) for row in rows]}))
         return
-    print(f"{table(rows)}\n\nseed {seed}, one thread; written: {', '.join(drawn)}")
+    print(f"{table(rows)}\n\n{samples.summary()}\n")
+    print(f"seed {seed}, one thread; written: {', '.join(drawn)}")

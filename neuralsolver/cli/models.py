@@ -8,26 +8,28 @@ from typing import Annotated
 
 import typer
 
-from neuralsolver.cli.data import AsJson, constants_text
+from neuralsolver.cli.options import AsJson, constants_text
+from neuralsolver.limits import Text
+
+FORMATS = ("onnx", "torch-export")
 
 
 def list_all(as_json: AsJson = False) -> None:
     """List equations, scales, recipes and the models that are at hand."""
     from neuralsolver.equations import EQUATIONS
-    from neuralsolver.experiments.recipes import RECIPES
-    from neuralsolver.experiments.scales import SCALES
+    from neuralsolver.experiments.trainings import SCALES, recipes_for
     from neuralsolver.training.library import SHIPPED, shipped
 
     cards = {name: read_model_card(SHIPPED / name) for name in shipped()}
     if as_json:
         equations = {name: equation.constants() for name, equation in EQUATIONS.items()}
-        known = {"equations": equations, "recipes": list(RECIPES), "scales": list(SCALES)}
+        known = {"equations": equations, "recipes": recipes_for(), "scales": list(SCALES)}
         print(json.dumps({**known, "models": cards}))
         return
     print("equations")
     for name, equation in EQUATIONS.items():
         print(f"  {name:20} {constants_text(equation.constants())}")
-    print(f"recipes\n  {', '.join(RECIPES)}\nscales")
+    print(f"recipes\n  {', '.join(recipes_for())}\nscales")
     for scale in SCALES.values():
         print(f"  {scale.name:20} {scale.samples} samples on {scale.resolution} points")
     print("models")
@@ -50,7 +52,9 @@ def export(
     output: Annotated[
         Path | None, typer.Option(help="Folder to write to. [default: MODEL]")
     ] = None,
-    kind: Annotated[str, typer.Option("--format", help="onnx or torch-export.")] = "onnx",
+    kind: Annotated[
+        str, typer.Option("--format", help="onnx or torch-export."), Text(FORMATS)
+    ] = "onnx",
     as_json: AsJson = False,
 ) -> None:
     """Write the networks of a model in a format other programs run, and compare the answers."""

@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from neuralsolver.cli.data import Settings, Threads, parse_settings
+from neuralsolver.cli.options import DataFolder, Settings, Threads, parse_settings
 from neuralsolver.errors import InvalidInput
+from neuralsolver.limits import SEED, Real
 
 
 def train(
-    equation: Annotated[str, typer.Argument(help="Its name; `ens list` shows all.")],
+    equation: Annotated[
+        str | None, typer.Argument(help="Its name; `ens list` shows all. Not with --dataset.")
+    ] = None,
     *,
     recipe: Annotated[str, typer.Option(help="How; `ens list` shows all.")] = "contractive",
     scale: Annotated[str, typer.Option(help="paper, desk or tiny.")] = "desk",
+    dataset: Annotated[
+        Path | None,
+        typer.Option(
+            help="Train on this file of yours: .h5 of `ens generate`, or a known .mat/.h5."
+        ),
+    ] = None,
     settings: Settings = None,
-    seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of weights and batches."), SEED] = 0,
     budget_minutes: Annotated[
-        float | None, typer.Option(help="Train for this long instead of the scale's compute.")
+        float | None,
+        typer.Option(help="Train for this long instead of the scale's compute."),
+        Real(above=0.0, most=1e6),
     ] = None,
     plan: Annotated[
         list[str] | None,
         typer.Option("--plan", metavar="NAME=VALUE", help="A field of the plan; repeatable."),
     ] = None,
     runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
-    data: Annotated[Path | None, typer.Option(help="Folder of the datasets.")] = None,
+    data: DataFolder = None,
     threads: Threads = 1,
     tensorboard: Annotated[bool, typer.Option(help="Also log for TensorBoard.")] = False,
     ship: Annotated[bool, typer.Option(help="Put the model among those of the package.")] = False,
@@ -40,60 +49,71 @@ def train(
     """
     import torch
 
-    from neuralsolver.equations import equation_named
+    from neuralsolver.equations import Equation
+    from neuralsolver.experiments.denoisers import KINDS as DENOISERS
+    from neuralsolver.experiments.denoisers import train_denoiser
+    from neuralsolver.experiments.own import train_on
+    from neuralsolver.experiments.paper import equation_to_train
     from neuralsolver.experiments.run import Training
     from neuralsolver.experiments.run import train as train_model
-    from neuralsolver.experiments.scales import scale_named
-    from neuralsolver.training.library import shipped_copy
+    from neuralsolver.experiments.trainings import scale_named
+    from neuralsolver.training.library import ship as ship_model
 
     if threads:
         torch.set_num_threads(threads)
-    chosen = equation_named(equation, parse_settings(settings))
-    size = scale_named(scale)
-    changes = _plan_changes(plan)
+    if equation is None and dataset is None:
+        raise InvalidInput("EQUATION", "an equation or --dataset", "neither")
+    constants = parse_settings(settings)
+    if constants and equation is None:
+        raise InvalidInput("--set", "an equation beside it", "no equation")
+    chosen = None if equation is None else equation_to_train(equation, constants)
+    if recipe in DENOISERS and chosen is not None:
+        with _Display(f"{chosen.name} {recipe}", None) as display:
+            name = f"{chosen.name}-{recipe}"
+            model = train_denoiser(name, runs, minutes=budget_minutes, report=display)
+        print(ship_model(model, name)[0] if ship else model)
+        return
+    size, changes = scale_named(scale), _plan_changes(plan)
     if budget_minutes is not None:
         if "batches" in changes:
             raise InvalidInput("--budget-minutes", "no --plan batches beside it", budget_minutes)
         changes["budget_minutes"] = budget_minutes
-    training = Training(chosen, recipe, size, seed, changes)
+
+    def described(equation: Equation) -> Training:
+        return Training(equation, recipe, size, seed, changes=changes)
+
     first = os.environ.get("RANK", "0") == "0"
-    board = training.folder(runs) if tensorboard and first else None
-    with _Display(f"{chosen.name} {recipe}", board) as display:
-        model = train_model(training, runs, data=data, report=display)
-    if first:
-        print(shipped_copy(model, f"{chosen.name}-{recipe}") if ship else model)
+    board = runs / "tensorboard" if tensorboard and first else None
+    with _Display(f"{'' if chosen is None else chosen.name} {recipe}".strip(), board) as display:
+        if dataset is not None:
+            model = train_on(dataset, described, runs, display, chosen)
+        else:
+            assert chosen is not None
+            model = train_model(described(chosen), runs, data=data, report=display)
+    if first and ship and chosen is not None:
+        place, replaced = ship_model(model, f"{chosen.name}-{recipe}")
+        print(f"{place}{', which replaces ' + replaced if replaced else ''}")
+    elif first:
+        print(model)
 
 
 def _plan_changes(plan: list[str] | None) -> dict[str, Any]:
-    from neuralsolver.training import Plan
+    from neuralsolver.training.plan import LIMITS
 
-    kinds = {field.name: str(field.type) for field in fields(Plan)}
     changes: dict[str, Any] = {}
-    for name, text in parse_settings(plan).items():
-        if name not in kinds or name == "seed":
-            known = ", ".join(kind for kind in kinds if kind != "seed")
+    for name, text in parse_settings(plan, "--plan").items():
+        if name not in LIMITS or name == "seed":
+            known = ", ".join(field for field in LIMITS if field != "seed")
             raise InvalidInput("--plan", f"one of {known}", name)
-        kind = kinds[name].split(" ")[0]
-        try:
-            changes[name] = READERS[kind](text)
-        except (ValueError, KeyError):
-            raise InvalidInput(f"--plan {name}", f"a value of type {kind}", repr(text)) from None
+        changes[name] = LIMITS[name].read(f"--plan {name}", text)
     return changes
-
-
-READERS: dict[str, Callable[[str], Any]] = {
-    "int": int,
-    "float": float,
-    "str": str,
-    "bool": lambda text: {"true": True, "false": False}[text.lower()],
-}
 
 
 class _Display:
     """A live line on a terminal, a plain one every half minute elsewhere."""
 
     def __init__(self, title: str, tensorboard: Path | None) -> None:
-        from neuralsolver.cli.progress import Progress
+        from neuralsolver.progress import Progress
 
         self.progress = Progress(title)
         self.writer: Any = None
@@ -115,12 +135,11 @@ class _Display:
             self.writer.close()
 
     def __call__(self, stage: str, done: float, record: Any) -> None:
-        loss = sum(record.losses) / max(1, len(record.losses))
-        text = f"{stage}, batch {record.batches}, loss {loss:.2e}"
-        if record.validation:
-            text += f", validation {record.validation[0]:.1e} to {record.validation[-1]:.1e}"
-        self.progress.fraction(done, text)
+        from neuralsolver.experiments.own import reporting
+
+        reporting(self.progress)(stage, done, record)
         if self.writer is not None:
+            loss = sum(record.losses) / max(1, len(record.losses))
             self.writer.add_scalar(f"{stage}/loss", loss, record.updates)
             if record.validation:
                 self.writer.add_scalar(f"{stage}/validation", record.validation[-1], record.updates)

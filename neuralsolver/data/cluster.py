@@ -10,15 +10,22 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import signal
+import socket
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from itertools import islice
 from multiprocessing import forkserver
 from typing import Any, TypeVar
 
-from neuralsolver.errors import InvalidInput, ReferenceFailure
+from neuralsolver.errors import InvalidInput, PeerLost, ReferenceFailure
 
 CONNECT_SECONDS = 10
+WORKER_SECONDS = 30
+"""How long a scheduler may be without any worker before that is called an error."""
 
 THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -36,7 +43,7 @@ def compute_on_workers(
     function: Callable[[int], Value],
     numbers: Sequence[int],
     name: str,
-    workers: int | None,
+    workers: int,
     scheduler: str | None,
 ) -> Iterator[tuple[int, Value]]:
     """(number, function(number)) for all numbers, as they are finished."""
@@ -60,6 +67,9 @@ def compute_on_workers(
             except KilledWorker as error:
                 reason = " ".join(str(error).split())
                 raise ReferenceFailure(f"workers keep dying: {reason}") from None
+            except (CancelledError, OSError) as error:
+                reason = " ".join(str(error).split())
+                raise PeerLost(f"the Dask scheduler is gone: {reason}") from None
             future.release()
             for following in islice(waiting, 1):
                 futures.add(submit(following))
@@ -71,17 +81,19 @@ def _task(function: Callable[[int], Value], number: int) -> tuple[int, Value]:
 
 
 @contextmanager
-def _client(workers: int | None, scheduler: str | None) -> Iterator[Any]:
+def _client(workers: int, scheduler: str | None) -> Iterator[Any]:
     import dask
     from distributed import Client, LocalCluster
 
     if scheduler is not None:
         try:
+            _probe(scheduler)
             client = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as error:
             got = f"{scheduler} ({' '.join(str(error).split())})"
             raise InvalidInput("scheduler", "the address of a running Dask cluster", got) from None
         with client:
+            _await_workers(client, scheduler)
             yield client
         return
     _start_fork_server()
@@ -97,7 +109,7 @@ def _client(workers: int | None, scheduler: str | None) -> Iterator[Any]:
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # any port: the usual one may be taken
             silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
@@ -105,15 +117,42 @@ def _client(workers: int | None, scheduler: str | None) -> Iterator[Any]:
         yield client
 
 
+def _probe(scheduler: str) -> None:
+    """Raise OSError at once where nobody listens; Dask itself tries for much longer."""
+    kind, _, place = scheduler.partition("://")
+    host, _, port = place.rpartition(":")
+    if kind == "tcp" and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+
+
+def _await_workers(client: Any, scheduler: str) -> None:
+    """Say that a cluster has no workers, wait a little, and give up."""
+    if client.nthreads():
+        return
+    print(f"waiting for a worker to join {scheduler}", file=sys.stderr, flush=True)
+    try:
+        client.wait_for_workers(1, timeout=WORKER_SECONDS)
+    except TimeoutError:
+        got = f"{scheduler}, which had none in {WORKER_SECONDS} s"
+        raise InvalidInput("scheduler", "a Dask cluster with workers", got) from None
+
+
 def _start_fork_server() -> None:
-    """Load the libraries once, in the process from which all workers are forked."""
+    """Load the libraries once, in the process from which all workers are forked.
+
+    Ctrl-C reaches every process of a terminal; only the one that was started answers it.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["neuralsolver.data.generation", "distributed.nanny"])
     before = {name: os.environ.get(name) for name in THREAD_COUNTS}
     os.environ.update(dict.fromkeys(THREAD_COUNTS, "1"))
+    here = threading.current_thread() is threading.main_thread()
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN) if here else None
     try:
         forkserver.ensure_running()
     finally:
+        if here:
+            signal.signal(signal.SIGINT, interrupt)
         for name, value in before.items():
             if value is None:
                 del os.environ[name]

@@ -11,7 +11,6 @@ import hashlib
 import inspect
 import json
 import numbers
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,19 +22,31 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Equation, Problem, equation_named
-from neuralsolver.equations.base import check_resolution
 from neuralsolver.errors import FileDamaged, InvalidInput
+from neuralsolver.limits import RESOLUTION, SEED, Limit, Text, Whole
 
 GENERATOR_VERSION = 1
 """Raised whenever the same description would give other numbers than before."""
 
 DTYPE = "<f8"
 SPLITS = ("train", "test")
+LIMITS: dict[str, Limit] = {
+    "count": Whole(1, 10**9),
+    "resolution": RESOLUTION,
+    "split": Text(SPLITS),
+    "seed": SEED,
+}
+"""The type and range of every field of a description but its equation."""
 
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """The description of a dataset: everything that determines its content."""
+    """The description of a dataset: everything that determines its content.
+
+    >>> import neuralsolver as ns
+    >>> ns.DatasetSpec(ns.Poisson(), count=10, resolution=16).name
+    'poisson-train-16-cf1c58f776d6'
+    """
 
     equation: Equation
     count: int
@@ -46,11 +57,9 @@ class DatasetSpec:
     def __post_init__(self) -> None:
         if not isinstance(self.equation, Equation):
             raise InvalidInput("equation", "an Equation", repr(self.equation))
-        for name, least in (("count", 1), ("resolution", 1), ("seed", 0)):
-            object.__setattr__(self, name, _whole(name, getattr(self, name), least))
-        if self.split not in SPLITS:
-            raise InvalidInput("split", " or ".join(SPLITS), repr(self.split))
-        check_resolution(self.equation, self.resolution)
+        for name, limit in LIMITS.items():
+            object.__setattr__(self, name, limit.read(name, getattr(self, name)))
+        self.equation.check_grid(self.resolution)
         canonical(self.equation)
 
     @property
@@ -117,16 +126,6 @@ def _plain(name: str, value: Any) -> Any:
     raise InvalidInput(name, "a finite number, a text or a tuple of them", repr(value))
 
 
-def _whole(name: str, value: Any, least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if isinstance(value, bool) or number < least:
-        raise InvalidInput(name, f"a whole number, at least {least}", repr(value))
-    return number
-
-
 class Fields(Protocol):
     """An array that may still be in a file: slices of it are numpy arrays."""
 
@@ -146,6 +145,11 @@ class Dataset:
     No file stays open between two reads, so a dataset can be pickled, forked and kept for ever.
     `dataset[i]` and `dataset[a:b]` are (inputs, solution) pairs, which is all that a
     `torch.utils.data.DataLoader` asks for.
+
+    >>> import neuralsolver as ns, tempfile
+    >>> dataset = ns.generate(ns.DatasetSpec(ns.Poisson(), 3, 16), tempfile.mkdtemp())
+    >>> len(dataset), dataset.problem([0, 2]).batch
+    (3, 2)
     """
 
     inputs: Fields
@@ -205,7 +209,7 @@ class Dataset:
 
 def check_shapes(source: str, inputs: tuple[int, ...], solution: tuple[int, ...]) -> None:
     """Raise FileDamaged unless the two shapes belong to one dataset."""
-    square = len(inputs) == 4 and inputs[2] == inputs[3]
+    square = len(inputs) == 4 and inputs[2] == inputs[3] and min(inputs) > 0
     if not square or len(solution) not in (4, 5) or solution[1] != 1:
         expected = "inputs (N, C, n, n) and solutions (N, 1, n, n) or (N, 1, T, n, n)"
         raise FileDamaged(source, expected, f"{inputs} and {solution}")

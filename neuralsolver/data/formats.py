@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ import scipy.io
 import torch
 
 from neuralsolver.data.dataset import Dataset, canonical
-from neuralsolver.data.store import FORMAT, is_native, open_dataset
+from neuralsolver.data.store import FORMAT, LARGEST_RATIO, is_native, open_dataset, trusted
 from neuralsolver.equations import (
     EQUATIONS,
     Darcy,
@@ -39,6 +40,7 @@ from neuralsolver.equations import (
 from neuralsolver.equations.base import Array
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.files import write_whole
+from neuralsolver.limits import FINITE, check_memory
 
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -75,6 +77,11 @@ def read(path: str | Path, equation: Equation | None = None) -> Dataset:
     """The dataset in a file of this package or of one of the known layouts.
 
     `equation` replaces the constants that are guessed for foreign files.
+
+    >>> import neuralsolver as ns, tempfile
+    >>> made = ns.generate(ns.DatasetSpec(ns.Poisson(), 3, 16), tempfile.mkdtemp())
+    >>> ns.read(made.inputs.path).equation.name
+    'poisson'
     """
     path = Path(path)
     if not path.is_file():
@@ -82,6 +89,22 @@ def read(path: str | Path, equation: Equation | None = None) -> Dataset:
     arrays, attributes, reverse = _load(path)
     if attributes.get("format") == FORMAT:
         return open_dataset(path, equation)
+    try:
+        return _foreign(path, arrays, attributes, reverse, equation)
+    except InvalidInput:
+        raise
+    except (ValueError, TypeError, IndexError, OverflowError) as error:
+        got = " ".join(str(error).split())
+        raise FileDamaged(str(path), "arrays that make a dataset", got[:200]) from None
+
+
+def _foreign(
+    path: Path,
+    arrays: dict[str, Array],
+    attributes: Mapping[str, Any],
+    reverse: bool,
+    equation: Equation | None,
+) -> Dataset:
     layout = _recognise(path, arrays)
     fields, solution = arrays[layout.input_key], arrays[layout.solution_key]
     notes = [
@@ -127,6 +150,9 @@ def export_npz(dataset: Dataset, path: str | Path) -> Path:
     return path
 
 
+WANTED = frozenset().union(*(layout.keys for layout in LAYOUTS), {"t"})
+
+
 def _load(path: Path) -> tuple[dict[str, Array], dict[str, Any], bool]:
     """The numeric arrays of a file, its attributes, and whether MATLAB wrote them reversed."""
     with open(path, "rb") as file:
@@ -136,23 +162,37 @@ def _load(path: Path) -> tuple[dict[str, Array], dict[str, Any], bool]:
         if matlab_73 or head.startswith(HDF5_SIGNATURE) or head[512:].startswith(HDF5_SIGNATURE):
             return (*_load_hdf5(path), matlab_73)
         if head.startswith(b"MATLAB 5.0"):
-            values = scipy.io.loadmat(path)
-            arrays = {key: value for key, value in values.items() if isinstance(value, np.ndarray)}
-            return arrays, {}, False
+            return _load_matlab(path), {}, False
+    except (InvalidInput, MemoryError):
+        raise
     except Exception as error:  # a broken file makes the libraries raise anything at all
         got = " ".join(str(error).split())
-        raise FileDamaged(str(path), "a whole .mat or HDF5 file", got) from None
+        raise FileDamaged(str(path), "a whole .mat or HDF5 file", got[:200]) from None
     raise FileDamaged(str(path), "a .mat or HDF5 file", f"a file that starts with {head[:8]!r}")
+
+
+def _load_matlab(path: Path) -> dict[str, Array]:
+    """Of a MATLAB 5 file only the arrays of a layout, after their sizes are known."""
+    listed = {name: shape for name, shape, _ in scipy.io.whosmat(path)}
+    chosen = sorted(WANTED & set(listed))
+    needed = sum(16.0 * math.prod(listed[name]) for name in chosen)
+    check_memory("file", path, needed)
+    if needed > LARGEST_RATIO * 16.0 * path.stat().st_size:
+        raise FileDamaged(str(path), "values that are there", f"a claim of {needed:.0f} bytes")
+    values = scipy.io.loadmat(path, variable_names=chosen) if chosen else {}
+    arrays = {key: value for key, value in values.items() if isinstance(value, np.ndarray)}
+    return {**{name: np.empty(0) for name in listed if name not in WANTED}, **arrays}
 
 
 def _load_hdf5(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     with h5py.File(path, "r") as file:
-        attributes = dict(file.attrs)
         if is_native(file):
             return {}, {"format": FORMAT}
-        wanted = set().union(*(layout.keys for layout in LAYOUTS), {"t"})
-        arrays = {key: file[key][...] for key in file if key in wanted}
-        others = {key: np.empty(0) for key in file if key not in wanted}
+        chosen = {key: trusted(path, file, key) for key in file if key in WANTED}
+        check_memory("file", path, sum(2.0 * data.nbytes for data in chosen.values()))
+        arrays = {key: data[...] for key, data in chosen.items()}
+        others = {key: np.empty(0) for key in file if key not in WANTED}
+        attributes = {"beta": file.attrs["beta"]} if "beta" in file.attrs else {}
     return {**arrays, **others}, attributes
 
 
@@ -197,7 +237,7 @@ def _oriented(
 
 
 def _fits(fields: tuple[int, ...], solution: tuple[int, ...]) -> bool:
-    square = len(fields) == 3 and fields[1] == fields[2]
+    square = len(fields) == 3 and fields[1] == fields[2] and min(fields) > 0
     return square and len(solution) in (3, 4) and solution[:3] == fields
 
 
@@ -214,7 +254,12 @@ def _trajectories(
     count = frames.shape[-1]
     t = np.arange(count, dtype=np.float64) if times is None else np.ravel(times).astype(np.float64)
     spacing = np.diff(t)
-    if len(t) != count or count < 2 or not np.allclose(spacing, spacing[0], rtol=1e-3):
+    if (
+        len(t) != count
+        or count < 2
+        or not np.isfinite(t).all()
+        or not np.allclose(spacing, spacing[0], rtol=1e-3)
+    ):
         raise FileDamaged(f"{path}: t", f"{count} evenly spaced times", f"{len(t)} values")
     step, start = float(np.mean(spacing)), float(t[0])
     solution = np.moveaxis(frames, -1, 1)
@@ -240,9 +285,11 @@ def _darcy_candidates(
     if not low > 0:
         raise FileDamaged(f"{path}: permeability", "positive values", low)
     kinds = [kind for kind in candidates if isinstance(kind, Darcy)]
-    beta = attributes.get("beta")
-    if beta is not None:
-        kinds = [Darcy(source=float(np.ravel(beta)[0]))]
+    if "beta" in attributes:
+        beta = np.ravel(np.asarray(attributes["beta"]))
+        if beta.dtype.kind not in "fiu" or beta.size != 1:
+            raise FileDamaged(f"{path}: beta", "one number", str(attributes["beta"])[:60])
+        kinds = [Darcy(source=FINITE.read("beta", beta[0]))]
     return tuple(replace(kind, low=low, high=high) for kind in kinds)
 
 

@@ -5,23 +5,25 @@ so it may be computed by any worker, in any order, before or after a crash; the 
 all the state there is. Only the process that was asked writes files: workers of a cluster need no
 common disk.
 
-In-process or in parallel: the first missing block is computed here and timed. If the others would
-take more than `PATIENCE` seconds at that pace, Dask workers are started, one process per core with
-one thread each; below that, starting them costs more than they save.
+From Python everything is computed in the calling process, unless workers are asked for: processes
+import the program that started them, and a script without `if __name__ == "__main__":` would run
+once more in each of them. The command line asks for "auto": the first missing block is computed
+here and timed, and if the others would take more than `PATIENCE` seconds at that pace, Dask workers
+are started, one process per core with one thread each; below that, starting them costs more than
+they save.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -33,6 +35,8 @@ from neuralsolver.data.truth import Truth, truncate_spectrum, truth, working_res
 from neuralsolver.equations import Equation, generator
 from neuralsolver.equations.base import Array
 from neuralsolver.errors import InvalidInput, ReferenceFailure
+from neuralsolver.files import exclusive
+from neuralsolver.limits import Whole, check_memory
 
 PATIENCE = 10.0
 """Seconds of remaining work from which on workers are worth their start-up time."""
@@ -42,6 +46,13 @@ ATTEMPT_LIMIT = 100
 
 STATIC_BLOCK, FLOW_BLOCK = 16, 2
 
+FIELDS_AT_ONCE = 6
+"""Arrays of the size of a block of solutions that are in memory at the same time."""
+
+LEAST_RATIO = 4
+"""Smooth fields are compressed by less than this."""
+
+Workers = int | Literal["auto"]
 Solver = Callable[[Equation, Array], Truth]
 Report = Callable[[int, int], None]
 """Called with (samples finished, samples in all)."""
@@ -62,14 +73,22 @@ def generate(
     spec: DatasetSpec,
     folder: str | Path | None = None,
     *,
-    workers: int | None = None,
+    workers: Workers = 1,
     scheduler: str | None = None,
     report: Report | None = None,
 ) -> Dataset:
     """The dataset of this description: read when it exists, otherwise computed and stored.
 
-    `workers` 0 or 1 computes in this process, more start as many local processes, None decides;
-    `scheduler` is the address of a Dask cluster to use instead.
+    `workers` 0 or 1 computes in this process; more start as many local processes, for which a
+    script needs its `if __name__ == "__main__":`; "auto" starts one per core where that saves time.
+    `scheduler` is the address of a Dask cluster to use instead. `report(done, total)` is called
+    whenever samples are finished.
+
+    >>> import neuralsolver as ns, tempfile
+    >>> spec = ns.DatasetSpec(ns.Poisson(), count=4, resolution=16)
+    >>> inputs, solution = ns.generate(spec, tempfile.mkdtemp())[:2]
+    >>> inputs.shape, solution.shape
+    ((2, 1, 16, 16), (2, 1, 16, 16))
     """
     generation = run_generation(spec, folder, workers=workers, scheduler=scheduler, report=report)
     return generation.dataset
@@ -79,21 +98,23 @@ def run_generation(
     spec: DatasetSpec,
     folder: str | Path | None = None,
     *,
-    workers: int | None = None,
+    workers: Workers = 1,
     scheduler: str | None = None,
     report: Report | None = None,
 ) -> Generation:
     """`generate`, with an account of what was done."""
     started = time.perf_counter()
-    if workers is not None and (isinstance(workers, bool) or workers < 0):
-        raise InvalidInput("workers", "a whole number, at least 0", workers)
+    if workers != "auto":
+        workers = Whole(0, 1024).read("workers", workers)
     path = store.dataset_path(spec, folder)
     partial = path.with_suffix(".partial")
     kept = computed = 0
     if not path.exists():
+        check_memory_for(spec)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with _lock(partial):
+            store.check_space(path.parent, smallest_size(spec))
+            with exclusive(partial / "lock", "generation of a dataset"):
                 if not path.exists():
                     kept, computed = _fill(spec, path, workers, scheduler, report)
         except OSError as error:
@@ -111,43 +132,52 @@ def run_generation(
 def _fill(
     spec: DatasetSpec,
     path: Path,
-    workers: int | None,
+    workers: Workers,
     scheduler: str | None,
     report: Report | None,
 ) -> tuple[int, int]:
     """Compute the missing blocks and assemble; the numbers of samples kept and computed."""
-    partial, ranges = path.with_suffix(".partial"), block_ranges(spec)
-    present = {number for number in store.finished_blocks(partial) if number < len(ranges)}
-    missing = [number for number in range(len(ranges)) if number not in present]
-    kept = sum(len(ranges[number]) for number in present)
+    partial, count = path.with_suffix(".partial"), block_count(spec)
+    present = {number for number in store.finished_blocks(partial) if number < count}
+    missing = [number for number in range(count) if number not in present]
+    kept = sum(len(block_range(spec, number)) for number in present)
     done = kept
     if report:
         report(done, spec.count)
     for number, content in _compute(spec, missing, workers, scheduler):
         store.save_block(partial, number, content)
-        done += len(ranges[number])
+        done += len(block_range(spec, number))
         if report:
             report(done, spec.count)
     blocks = store.finished_blocks(partial)
     store.check_space(partial, sum(block.stat().st_size for block in blocks.values()))
     try:
-        ordered = [blocks[number] for number in range(len(ranges))]
+        ordered = [blocks[number] for number in range(count)]
         store.assemble(spec, ordered, partial / "assembled.tmp", path)
     except RuntimeError as error:  # the HDF5 library failing while it closes a file
         raise OSError(str(error)) from None
     return kept, done - kept
 
 
-def block_ranges(spec: DatasetSpec) -> list[range]:
-    """The sample indices of each block."""
-    flow = len(spec.equation.solution_shape(spec.resolution)) > 3
-    size = FLOW_BLOCK if flow else STATIC_BLOCK
-    return [range(i, min(i + size, spec.count)) for i in range(0, spec.count, size)]
+def block_size(spec: DatasetSpec) -> int:
+    """The number of samples in every block but the last."""
+    return FLOW_BLOCK if spec.equation.frames else STATIC_BLOCK
+
+
+def block_count(spec: DatasetSpec) -> int:
+    """The number of blocks."""
+    return -(-spec.count // block_size(spec))
+
+
+def block_range(spec: DatasetSpec, number: int) -> range:
+    """The sample indices of a block."""
+    size = block_size(spec)
+    return range(number * size, min((number + 1) * size, spec.count))
 
 
 def compute_block(spec: DatasetSpec, solver: Solver, number: int) -> bytes:
     """The samples of one block, compressed; a field without a solution is drawn again."""
-    equation, indices = spec.equation, block_ranges(spec)[number]
+    equation, indices = spec.equation, block_range(spec, number)
     n, fine = spec.resolution, working_resolution(spec.equation, spec.resolution)
     inputs = np.empty((len(indices), len(equation.input_names), n, n))
     solution = np.empty((len(indices), *equation.solution_shape(n)))
@@ -182,48 +212,34 @@ def _checked(equation: Equation, answer: Truth, resolution: int) -> Truth:
 
 
 def _compute(
-    spec: DatasetSpec, missing: list[int], workers: int | None, scheduler: str | None
+    spec: DatasetSpec, missing: list[int], workers: Workers, scheduler: str | None
 ) -> Iterator[tuple[int, bytes]]:
     """The missing blocks with their numbers, in any order."""
     # looked up here and sent along: a worker has not seen what the caller's script registered
     block = partial(compute_block, spec, truth.dispatch(type(spec.equation)))
     waiting = iter(missing)
-    if scheduler is None and workers is None:
+    if scheduler is None and workers == "auto":
         started = time.perf_counter()
         for number in islice(waiting, 1):
             yield number, block(number)
         ahead = (len(missing) - 1) * (time.perf_counter() - started)
         workers = min(available_cores(), len(missing) - 1) if ahead > PATIENCE else 1
-    if scheduler is None and (workers is None or workers < 2):
+    if scheduler is None and (workers == "auto" or workers < 2):
         for number in waiting:
             yield number, block(number)
         return
-    yield from compute_on_workers(block, list(waiting), spec.name, workers, scheduler)
+    count = 0 if workers == "auto" else workers
+    yield from compute_on_workers(block, list(waiting), spec.name, count, scheduler)
 
 
-@contextmanager
-def _lock(partial: Path) -> Iterator[None]:
-    """The right to write into `partial`; it ends with the process, however that ends."""
-    while True:
-        partial.mkdir(exist_ok=True)
-        try:
-            descriptor = os.open(partial / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        except FileNotFoundError:  # its owner has just finished and removed the folder
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_current(descriptor, partial / "lock"):
-                yield
-                return
-        except BlockingIOError:
-            got = f"one writing to {partial}"
-            raise InvalidInput("dataset", "no other run that generates it", got) from None
-        finally:
-            os.close(descriptor)
+def check_memory_for(spec: DatasetSpec) -> None:
+    """Raise InvalidInput when a block of samples cannot fit in memory."""
+    fine = working_resolution(spec.equation, spec.resolution)
+    block = min(spec.count, block_size(spec)) * math.prod(spec.equation.solution_shape(fine))
+    check_memory("resolution", spec.resolution, 8.0 * FIELDS_AT_ONCE * block)
 
 
-def _is_current(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except FileNotFoundError:
-        return False
+def smallest_size(spec: DatasetSpec) -> int:
+    """The bytes on disk that a dataset surely needs."""
+    values = spec.count * math.prod(spec.equation.solution_shape(spec.resolution))
+    return 8 * values // LEAST_RATIO

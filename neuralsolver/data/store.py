@@ -16,6 +16,7 @@ import errno
 import hashlib
 import io
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterable
@@ -27,11 +28,12 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from neuralsolver.data.dataset import DTYPE, Dataset, DatasetSpec, check_shapes
+from neuralsolver.data.dataset import DTYPE, SPLITS, Dataset, DatasetSpec, check_shapes
 from neuralsolver.equations import Equation
 from neuralsolver.equations.base import Array
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.files import write_whole
+from neuralsolver.limits import RESOLUTION, SEED, Limit, Text, Whole, check_memory
 
 FORMAT = "neuralsolver dataset 1"
 
@@ -149,9 +151,12 @@ class StoredFields:
     def __getitem__(self, index: Any) -> Any:
         first, *rest = index if isinstance(index, tuple) else (index,)
         rows = np.arange(len(self))[first]
+        check_memory(self.key, f"{rows.size} samples", 8.0 * rows.size * math.prod(self.shape[1:]))
         try:
             with h5py.File(self.path, "r") as file:
-                values = _read_rows(file[self.key], rows)
+                values = _read_rows(trusted(self.path, file, self.key), rows)
+        except InvalidInput:
+            raise
         except (OSError, KeyError, RuntimeError) as error:
             raise FileDamaged(str(self.path), f"readable {self.key}", _line(error)) from None
         return values[(*([slice(None)] if np.ndim(rows) else []), *rest)]
@@ -169,16 +174,46 @@ def open_dataset(path: str | Path, equation: Equation | None = None) -> Dataset:
         with h5py.File(path, "r") as file:
             if not is_native(file):
                 raise FileDamaged(str(path), f"the format {FORMAT!r}", list(file)[:8])
-            description = _description(file)
-            shapes = {key: tuple(file[key].shape) for key in ("inputs", "solution")}
-            rejected = file["rejected"][...]
-    except (OSError, KeyError, ValueError, RuntimeError) as error:
-        if isinstance(error, FileDamaged):
+            description = _description(path, file)
+            fields = {key: trusted(path, file, key) for key in ("inputs", "solution", "rejected")}
+            shapes = {key: tuple(data.shape) for key, data in fields.items()}
+            check_shapes(str(path), shapes["inputs"], shapes["solution"])
+            if shapes["rejected"] != shapes["inputs"][:1]:
+                raise FileDamaged(str(path), "a count for every sample", shapes["rejected"])
+            rejected = fields["rejected"][...]
+    except (OSError, KeyError, ValueError, RuntimeError, TypeError, RecursionError) as error:
+        if isinstance(error, InvalidInput):
             raise
         raise FileDamaged(str(path), "a whole HDF5 dataset file", _line(error)) from None
-    check_shapes(str(path), shapes["inputs"], shapes["solution"])
     inputs, solution = (StoredFields(path, key, shapes[key]) for key in ("inputs", "solution"))
     return Dataset(inputs, solution, description, rejected, (), equation)
+
+
+LARGEST_RATIO = 1100
+"""Deflate makes nothing smaller than by a factor of 1032: a file that claims to hold more than this
+many times its size on disk holds nothing but a claim."""
+
+
+def trusted(path: Path, file: Any, key: str) -> Any:
+    """A dataset of real numbers that lies in this file and is as large as it says; nothing is
+    read for it, and nothing outside the file is looked at."""
+    link = file.get(key, getlink=True)
+    if link is None:
+        raise FileDamaged(str(path), f"an entry {key}", "none")
+    if not isinstance(link, h5py.HardLink):
+        raise FileDamaged(f"{path}: {key}", "an entry of the file itself", "a link elsewhere")
+    data = file[key]
+    if not isinstance(data, h5py.Dataset):
+        raise FileDamaged(f"{path}: {key}", "an array", "a group or a type")
+    if data.is_virtual or data.external:
+        raise FileDamaged(f"{path}: {key}", "values in the file itself", "values in other files")
+    if data.shape is None or data.dtype.kind not in "fiub" or data.dtype.subdtype is not None:
+        raise FileDamaged(f"{path}: {key}", "an array of real numbers", f"dtype {data.dtype}")
+    on_disk = min(data.id.get_storage_size(), 512 * os.stat(path).st_blocks)
+    if data.nbytes > LARGEST_RATIO * max(on_disk, 1):
+        got = f"{data.nbytes} bytes, of which the file holds {on_disk}"
+        raise FileDamaged(f"{path}: {key}", "values that are there", got)
+    return data
 
 
 def _create(file: Any, name: str, shape: tuple[int, ...]) -> Any:
@@ -238,9 +273,32 @@ def _attributes(spec: DatasetSpec) -> dict[str, Any]:
     return described
 
 
-def _description(file: Any) -> dict[str, Any]:
-    values = {key: _native(value) for key, value in file.attrs.items()}
+ATTRIBUTES: dict[str, Limit] = {
+    "equation": Text(),
+    "fingerprint": Text(),
+    "constants": Text(),
+    "count": Whole(1),
+    "resolution": RESOLUTION,
+    "split": Text(SPLITS),
+    "seed": SEED,
+}
+"""What every file of ours says of itself."""
+
+
+def _description(path: Path, file: Any) -> dict[str, Any]:
+    values = {key: _native(file.attrs[key]) for key in file.attrs}
+    for key, limit in ATTRIBUTES.items():
+        try:
+            values[key] = limit.read(key, values.get(key))
+        except InvalidInput as error:
+            raise FileDamaged(str(path), f"{key}: {error.expected}", error.got) from None
     values["constants"] = json.loads(values["constants"])
+    if not isinstance(values["constants"], dict):
+        raise FileDamaged(str(path), "constants by name", str(values["constants"])[:60])
+    if "frame_times" in values:
+        times = np.asarray(values["frame_times"])
+        if times.dtype.kind not in "fiu" or times.ndim != 1 or not np.isfinite(times).all():
+            raise FileDamaged(str(path), "frame_times: finite numbers", str(times)[:60])
     return values
 
 

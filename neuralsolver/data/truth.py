@@ -26,6 +26,7 @@ from scipy import fft
 from torch import Tensor
 
 from neuralsolver import reference
+from neuralsolver.data.dataset import canonical
 from neuralsolver.equations import (
     Darcy,
     Equation,
@@ -153,14 +154,20 @@ def _factors(equation: Equation) -> Callable[[Problem, Tensor], Solve]:
 
     if not equation.linear or equation.jacobian_reads:
         return fresh
-    kept: dict[int, Solve] = {}
+    which = (type(equation), str(canonical(equation)))
 
     def once(problem: Problem, u: Tensor) -> Solve:
-        if problem.resolution not in kept:
-            kept[problem.resolution] = fresh(problem, u)
-        return kept[problem.resolution]
+        key = (*which, problem.resolution)
+        if key not in _KEPT:
+            _KEPT.clear()  # those of one grid are large enough
+            _KEPT[key] = fresh(problem, u)
+        return _KEPT[key]
 
     return once
+
+
+_KEPT: dict[tuple[type, str, int], Solve] = {}
+"""The latest factorisation, which the blocks of a dataset share."""
 
 
 def working_resolution(equation: Equation, resolution: int) -> int:

@@ -9,6 +9,7 @@ from neuralsolver.equations.navier_stokes import NavierStokes
 from neuralsolver.equations.poisson import Poisson
 from neuralsolver.equations.problem import Problem
 from neuralsolver.equations.registry import EQUATIONS, equation_named, register
+from neuralsolver.equations.sensors import Observed, Sensors
 
 __all__ = [
     "EQUATIONS",
@@ -19,8 +20,10 @@ __all__ = [
     "Helmholtz",
     "Known",
     "NavierStokes",
+    "Observed",
     "Poisson",
     "Problem",
+    "Sensors",
     "equation_named",
     "generator",
     "register",

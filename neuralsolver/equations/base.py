@@ -34,6 +34,17 @@ class Equation(ABC):
     """A partial differential equation; subclasses are frozen dataclasses of physical constants.
 
     A new equation needs `residual` and `sample`; see docs/your_own_equation.md.
+
+    An equation of your own has a residual and random inputs (examples/your_own_equation.py):
+
+    >>> import neuralsolver as ns
+    >>> class Membrane(ns.Equation):
+    ...     linear, jacobian_reads = True, ()
+    ...     def residual(self, u, inputs):
+    ...         return ns.laplacian(u) - ns.from_interior(ns.interior(inputs))
+    ...     def sample(self, rng, resolution):
+    ...         return ns.cosine_field(rng, resolution)[None]
+    >>> ns.check_equation(Membrane())
     """
 
     input_names: ClassVar[tuple[str, ...]] = ("source",)
@@ -169,6 +180,13 @@ class Equation(ABC):
         """The physical constants by name."""
         return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
 
+    def check_grid(self, resolution: int) -> None:
+        """Raise InvalidInput when a grid is too small (or odd, on the torus) for the equation."""
+        if resolution < self.minimum_resolution:
+            raise InvalidInput("resolution", f"at least {self.minimum_resolution}", resolution)
+        if self.boundary == "torus" and resolution % 2:
+            raise InvalidInput("resolution", "an even number on the torus", resolution)
+
     def check_inputs(self, inputs: Tensor) -> None:
         """Raise InvalidInput unless `inputs` is a finite real batch on a large enough grid."""
         names = " and ".join(self.input_names)
@@ -178,18 +196,10 @@ class Equation(ABC):
         if inputs.dim() < 4 or inputs.shape[1] != channels:
             expected = f"shape (batch, {channels}, n, n)"
             raise InvalidInput(names, expected, tuple(inputs.shape))
-        check_resolution(self, min(inputs.shape[2:]))
+        self.check_grid(min(inputs.shape[2:]))
         if not bool(torch.isfinite(inputs).all()):
             count = int((~torch.isfinite(inputs)).sum())
             raise InvalidInput(names, "finite values", f"{count} NaN or infinite values")
-
-
-def check_resolution(equation: Equation, resolution: int) -> None:
-    """Raise InvalidInput when the grid is too small (or odd, on the torus) for the equation."""
-    if resolution < equation.minimum_resolution:
-        raise InvalidInput("resolution", f"at least {equation.minimum_resolution}", resolution)
-    if equation.boundary == "torus" and resolution % 2:
-        raise InvalidInput("resolution", "an even number on the torus", resolution)
 
 
 def plain(value: Any) -> Any:

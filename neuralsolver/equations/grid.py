@@ -43,6 +43,10 @@ class Grid:
     """A box of `shape` points and `lengths`; `periodic` says which axes are closed to a ring.
 
     `mirrors` says of every axis whether its lower and its upper end are mirrors, not walls.
+
+    >>> import neuralsolver as ns
+    >>> ns.Grid.between_walls(5, 9).spacing, ns.Grid.torus(4).spacing
+    ((0.25, 0.125), (0.25,))
     """
 
     shape: tuple[int, ...]

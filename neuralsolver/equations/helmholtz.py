@@ -33,6 +33,10 @@ class Helmholtz(Equation):
     """Δu + κ²u + λu³ − f, with κ in `wavenumber` and λ in `nonlinearity`.
 
     A `source_amplitude` of zero stands for the amplitude that suits the equation.
+
+    >>> import neuralsolver as ns
+    >>> ns.Helmholtz(wavenumber=3.0).linear, ns.Helmholtz(nonlinearity=1.0).name
+    (True, 'nonlinear-helmholtz')
     """
 
     dependent: ClassVar[tuple[str, ...]] = ("source_amplitude",)

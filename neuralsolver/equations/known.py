@@ -26,6 +26,13 @@ class Known:
     """Values of the solution that are given: `values` where `mask` is true.
 
     Both have the shape of the solution, or of its last axes: (n, n) serves all samples alike.
+
+    >>> import neuralsolver as ns, numpy as np
+    >>> wall = np.zeros((16, 16), dtype=bool)
+    >>> wall[0] = True
+    >>> known = ns.Known(wall, np.ones((16, 16)))
+    >>> float(ns.Problem(ns.Poisson(), np.zeros((16, 16)), known=known).zeros()[0, 0, 0, 5])
+    1.0
     """
 
     mask: Tensor

@@ -51,7 +51,13 @@ ONE_SIDED = ((-25, 48, -36, 16, -3), (-3, -10, 18, -6, 1))
 
 @dataclass(frozen=True)
 class NavierStokes(Equation):
-    """∂ₜw + v·∇w − νΔw − f on a trajectory of `frames` steps of `frame_spacing`."""
+    """∂ₜw + v·∇w − νΔw − f on a trajectory of `frames` steps of `frame_spacing`.
+
+    >>> import neuralsolver as ns
+    >>> flow = ns.NavierStokes(frames=4)
+    >>> flow.solution_shape(32)
+    (1, 5, 32, 32)
+    """
 
     viscosity: float = 1e-4
     forcing: str = "diagonal"
@@ -180,6 +186,12 @@ class NavierStokes(Equation):
         found = torch.complex(real, imaginary).view(n, n // 2 + 1, frames, -1).permute(3, 2, 0, 1)
         change: Tensor = torch.fft.irfft2(found.reshape(spectrum.shape), s=(n, n))
         return change
+
+    def check_grid(self, resolution: int) -> None:
+        super().check_grid(resolution)
+        if 2 * self.forcing_wavenumber >= resolution:
+            least = f"less than half of the {resolution} points"
+            raise InvalidInput("forcing_wavenumber", least, self.forcing_wavenumber)
 
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
         return periodic_field(rng, resolution)[None]

@@ -27,7 +27,13 @@ rms of 25-30, and the field has rms 0.28."""
 
 @dataclass(frozen=True)
 class Poisson(Equation):
-    """Δu − a f, with the factor a in `scale`."""
+    """Δu − a f, with the factor a in `scale`.
+
+    >>> import neuralsolver as ns
+    >>> problem = ns.Problem.random(ns.Poisson(scale=2.0), 16)
+    >>> tuple(problem.residual(problem.zeros()).shape)
+    (1, 1, 16, 16)
+    """
 
     any_grid: ClassVar[bool] = True
 

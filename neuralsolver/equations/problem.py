@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from neuralsolver.equations.base import Equation, check_resolution, generator
+from neuralsolver.equations.base import Equation, generator
 from neuralsolver.equations.grid import Grid, Side
 from neuralsolver.equations.known import Known, WallValues, with_walls
 from neuralsolver.equations.units import Units, per_sample
@@ -32,6 +32,14 @@ class Problem:
         known     u anywhere
 
     say otherwise. `grid` says the first two of these at once.
+
+    `solution.u` comes back as numpy or torch and in the layout of the inputs, in the precision of
+    the equation (float64 between walls, float32 for flows) whatever that of the inputs was.
+
+    >>> import neuralsolver as ns, numpy as np
+    >>> problem = ns.Problem(ns.Poisson(), np.ones((16, 16), dtype=np.float32))
+    >>> problem.batch, problem.resolution, tuple(problem.inputs.shape)
+    (1, 16, (1, 1, 16, 16))
     """
 
     equation: Equation
@@ -65,6 +73,9 @@ class Problem:
             tensor = tensor[None, None]
         elif batched == 1:
             tensor = tensor[None] if len(equation.input_names) > 1 else tensor[:, None]
+        if 0 in tensor.shape:
+            expected = "at least one sample"
+            raise InvalidInput(" and ".join(equation.input_names), expected, tuple(tensor.shape))
         equation.check_inputs(tensor)
         grid = grid or _grid_of(equation, points, lengths, sides)
         if grid.shape != points:
@@ -87,7 +98,7 @@ class Problem:
         cls, equation: Equation, resolution: int, count: int = 1, seed: int = 0, key: int = 0
     ) -> Problem:
         """`count` random instances in float64; sample i depends on (seed, key, i) only."""
-        check_resolution(equation, resolution)
+        equation.check_grid(resolution)
         fields = [equation.sample(generator(seed, key, i), resolution) for i in range(count)]
         return cls(equation, torch.from_numpy(np.stack(fields)))
 
@@ -167,6 +178,12 @@ class Problem:
         object.__setattr__(changed, "_given", self._given)  # type: ignore[attr-defined]
         return changed
 
+    def on(self, device: torch.device) -> Problem:
+        """The same problem on another device, to be restored as it was given."""
+        changed = self._with(self.inputs.to(device), slice(None))
+        object.__setattr__(changed, "_given", self._given)  # type: ignore[attr-defined]
+        return changed
+
     def in_units(self, units: Units) -> Problem:
         """The same problem in natural units."""
         known = self.known
@@ -218,6 +235,22 @@ class Problem:
             u = u[0] if len(self.equation.input_names) > 1 else u[:, 0]
         return u.detach().cpu().numpy() if as_numpy else u
 
+    def adopt(self, u: Tensor | npt.ArrayLike) -> Tensor:
+        """A field in the layout of the inputs, or of the solution, as an iterate: the inverse of
+        `restore`, with the known values imposed."""
+        given = torch.as_tensor(np.asarray(u) if not isinstance(u, Tensor) else u)
+        shape = (self.batch, *self.equation.solution_shape(*self.grid.shape))
+        layouts = (shape, tuple(self.restore(self.inputs.new_zeros(shape)).shape))
+        if given.is_complex() or tuple(given.shape) not in layouts:
+            expected = f"real values of shape {' or '.join(str(s) for s in dict.fromkeys(layouts))}"
+            raise InvalidInput("u0", expected, f"{given.dtype}, {tuple(given.shape)}")
+        if not given.is_floating_point():
+            given = given.double()
+        field = given.to(self.inputs.device).reshape(shape)
+        if not bool(torch.isfinite(field).all()):
+            raise InvalidInput("u0", "finite values", "NaN or infinite values")
+        return self.impose(field)
+
     def _with(self, inputs: Tensor, index: Tensor | Sequence[int] | slice) -> Problem:
         known = self.known and Known(self.known.mask[index], self.known.values[index])
         return Problem(self.equation, inputs, known=known, grid=self.grid)
@@ -262,8 +295,14 @@ def _check_determined(problem: Problem) -> None:
 
 
 def _tensor_of(equation: Equation, values: npt.ArrayLike) -> Tensor:
-    array = np.asarray(values)
     names = " and ".join(equation.input_names)
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        hidden = f"{int(np.ma.getmaskarray(values).sum())} masked values"
+        raise InvalidInput(names, "a value at every point (fill them first)", hidden)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # rows of different lengths
+        raise InvalidInput(names, "an array of numbers", " ".join(str(error).split())) from None
     if array.dtype.kind in "iub":
         array = array.astype(np.float64)
     if array.dtype.kind != "f":

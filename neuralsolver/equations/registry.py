@@ -1,4 +1,4 @@
-"""Equations by name, with the constants the paper trains on."""
+"""Equations by name, with the constants the paper trains on and the range of each constant."""
 
 from __future__ import annotations
 
@@ -8,17 +8,56 @@ from collections.abc import Mapping
 from typing import Any
 
 from neuralsolver.equations.base import Equation
-from neuralsolver.equations.darcy import Darcy
+from neuralsolver.equations.darcy import STENCILS, Darcy
 from neuralsolver.equations.helmholtz import Helmholtz
-from neuralsolver.equations.navier_stokes import NavierStokes
+from neuralsolver.equations.navier_stokes import DEALIASING, FORCINGS, NavierStokes
 from neuralsolver.equations.poisson import Poisson
 from neuralsolver.errors import InvalidInput
+from neuralsolver.limits import Limit, Real, Text, Whole, limit_of
 
 EQUATIONS: dict[str, Equation] = {}
 
+_SIZE = Real(-1e150, 1e150)
+"""Of a source: its square is still a number."""
+
+CONSTANTS: dict[type[Equation], dict[str, Limit]] = {
+    Poisson: {"scale": _SIZE, "source_amplitude": Real(above=0.0, most=1e150)},
+    Helmholtz: {
+        "wavenumber": Real(-1e6, 1e6),
+        "nonlinearity": Real(-1e12, 1e12),
+        "source_amplitude": Real(0.0, 1e150),
+    },
+    Darcy: {
+        "source": _SIZE,
+        "low": Real(above=0.0, most=1e100),
+        "high": Real(above=0.0, most=1e100),
+        "stencil": Text(tuple(STENCILS)),
+    },
+    NavierStokes: {
+        "viscosity": Real(above=0.0, most=1e3),
+        "forcing": Text(FORCINGS),
+        "forcing_amplitude": Real(-1e6, 1e6),
+        "forcing_wavenumber": Whole(1, 100_000),
+        # beyond these an integration takes hours
+        "start_time": Real(0.0, 200.0),
+        "frame_spacing": Real(above=0.0, most=20.0),
+        "frames": Whole(1, 10_000),
+        "time_order": Whole(2, 4),
+        "dealiasing": Text(DEALIASING),
+    },
+}
+"""The type and range of the constants; those of other equations are of the type they have."""
+
 
 def register(equation: Equation) -> Equation:
-    """Make an equation known by its name, with these constants as the default ones."""
+    """Make an equation known by its name, with these constants as the default ones.
+
+    >>> import neuralsolver as ns
+    >>> ns.register(ns.Poisson(scale=2.0)).name
+    'poisson'
+    """
+    if not isinstance(equation, Equation):
+        raise InvalidInput("equation", "an Equation", repr(equation))
     EQUATIONS[equation.name] = equation
     return equation
 
@@ -42,36 +81,65 @@ for _prototype in (
 
 
 def equation_named(name: str, constants: Mapping[str, Any] | None = None) -> Equation:
-    """The equation called `name`, with some constants replaced; texts are read as numbers."""
-    if name not in EQUATIONS:
+    """The equation called `name`, with some constants replaced; texts are read as numbers.
+
+    >>> import neuralsolver as ns
+    >>> ns.equation_named("helmholtz", {"wavenumber": "3"}).wavenumber
+    3.0
+    """
+    if not isinstance(name, str) or name not in EQUATIONS:
         raise InvalidInput("equation", f"one of {', '.join(EQUATIONS)}{_nearest(name)}", name)
+    if constants is not None and not isinstance(constants, Mapping):
+        raise InvalidInput(f"constants of {name}", "names and values", repr(constants)[:60])
     prototype = EQUATIONS[name]
-    types = {field.name: type(getattr(prototype, field.name)) for field in _fields(prototype)}
+    ranges = limits(prototype)
     values = {}
     for key, value in (constants or {}).items():
-        if key not in types:
-            known = ", ".join(types) or "none"
-            raise InvalidInput(f"constant of {name}", f"one of {known}", key)
-        values[key] = _convert(key, value, types[key])
+        if key not in ranges:
+            known = ", ".join(ranges) or "none"
+            raise InvalidInput(f"constant of {name}", f"one of {known}", str(key)[:60])
+        values[key] = ranges[key].read(key, value)
     for key in prototype.dependent:
         values.setdefault(key, 0.0)
     return dataclasses.replace(prototype, **values)  # type: ignore[type-var]
 
 
-def _fields(equation: Equation) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(equation)  # type: ignore[arg-type]
+def limits(equation: Equation) -> dict[str, Limit]:
+    """The type and range of each constant of an equation."""
+    known = CONSTANTS.get(type(equation), {})
+    fields = dataclasses.fields(equation)  # type: ignore[arg-type]
+    return {
+        field.name: known.get(field.name, limit_of(getattr(equation, field.name)))
+        for field in fields
+    }
 
 
-def _convert(key: str, value: Any, kind: type) -> Any:
-    try:
-        converted = kind(value)
-    except (TypeError, ValueError):
-        raise InvalidInput(key, f"a value of type {kind.__name__}", repr(value)) from None
-    if kind is int and float(value) != converted:
-        raise InvalidInput(key, "a whole number", repr(value))
-    return converted
+def describe(equation: Equation) -> dict[str, Any]:
+    """An equation as JSON values: what it is, and its constants with their ranges.
+
+    >>> import neuralsolver as ns
+    >>> ns.describe(ns.Poisson())["constants"]["scale"]["value"]
+    2.0
+    """
+    return {
+        "name": equation.name,
+        "inputs": list(equation.input_names),
+        "unknowns": list(equation.unknowns),
+        "boundary": equation.boundary,
+        "frames": equation.frames,
+        "linear": equation.linear,
+        "minimum_resolution": equation.minimum_resolution,
+        "constants": {
+            name: {
+                "value": getattr(equation, name),
+                **limit.describe(),
+                "numerical": name in equation.numerics,
+            }
+            for name, limit in limits(equation).items()
+        },
+    }
 
 
-def _nearest(name: str) -> str:
-    close = difflib.get_close_matches(name, EQUATIONS, n=1)
+def _nearest(name: object) -> str:
+    close = difflib.get_close_matches(str(name)[:60], EQUATIONS, n=1)
     return f" (did you mean {close[0]}?)" if close else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +11,13 @@ import numpy.typing as npt
 import torch
 
 from neuralsolver.data.truth import truth
-from neuralsolver.equations import Equation, Problem
+from neuralsolver.equations import EQUATIONS, Equation, Problem
 from neuralsolver.evaluation.metrics import relative_error
-from neuralsolver.experiments.paper import FLOWS
 from neuralsolver.experiments.reference_solver import CoarseIntegrator, ReferenceSolver
+from neuralsolver.experiments.trainings import moving
 from neuralsolver.solvers import Observation, Solution, TrainedSolver
 from neuralsolver.training import load, shipped
 
-STATIC = ("poisson", "helmholtz", "nonlinear-helmholtz", "darcy")
 OTHERS = {"fno": "FNO", "paper": "ENS paper", "operator": "transformer"}
 """Shipped recipes beside the contractive one, and what their rows are called."""
 TOLERANCE = 1e-10
@@ -56,14 +56,21 @@ class Scene:
     residuals: list[float]
 
 
-def demonstrate(seed: int) -> tuple[list[Row], list[Scene]]:
-    """Rows of the table and scenes of the picture, for the equations with a shipped model."""
+def demonstrate(
+    seed: int, tell: Callable[[str], None] | None = None
+) -> tuple[list[Row], list[Scene]]:
+    """Rows of the table and scenes of the picture, for the equations with a shipped model.
+
+    `tell` is called with the name of each equation before it is solved.
+    """
     rows: list[Row] = []
     scenes: list[Scene] = []
     models = shipped()
-    for position, name in enumerate((*STATIC, *FLOWS)):
+    for position, name in enumerate(EQUATIONS):
         if f"{name}-contractive" not in models:
             continue
+        if tell is not None:
+            tell(name)
         solver = load(f"{name}-contractive")
         problem, exact = _instance(solver, seed + position)
         measured = _Measure(problem, exact)
@@ -71,7 +78,7 @@ def demonstrate(seed: int) -> tuple[list[Row], list[Scene]]:
             if f"{name}-{recipe}" in models:
                 # each by its own rule: a prediction, corrections until the residual stops falling
                 rows.append(measured.row(label, load(f"{name}-{recipe}").network.solve(problem)))
-        correct = _correct_flow if name in FLOWS else _correct_static
+        correct = _correct_flow if moving(solver.equation) else _correct_static
         corrected, seen = correct(solver, problem, measured)
         rows += corrected
         scenes.append(measured.scene(seen))
@@ -97,12 +104,12 @@ def _correct_static(
 def _correct_flow(
     solver: TrainedSolver, problem: Problem, measured: _Measure
 ) -> tuple[list[Row], list[Observation]]:
-    """From the flow that stands still until the residual no longer falls."""
+    """From the still flow until the residual no longer falls."""
     seen: list[Observation] = []
     still = solver.solve(problem, steps=0)
     corrected = solver.solve(problem, observe=seen.append)
     return [
-        measured.row("nothing moves", still),
+        measured.row("still flow", still),
         measured.row("ENS accelerated", corrected),
         measured.row("classical", CoarseIntegrator(problem.resolution).solve(problem)),
     ], seen

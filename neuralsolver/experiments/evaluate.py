@@ -1,28 +1,35 @@
-"""Methods × regimes → rows on disk: what is there is kept, what is missing is measured.
+"""Methods × regimes → rows on disk: what is there is kept, what is missing or stale is measured.
 
 The rows of an experiment are in `<results>/<scale>/<experiment>.jsonl`. A run that was killed goes
 on with the first row that is missing. A model that is missing is trained first.
+
+The exact solutions stay in this module: a method is prepared from a `Setting`, which has none, and
+is then given problems, which have none either. The row of the truth is measured here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from neuralsolver.errors import InvalidInput, ReferenceFailure
-from neuralsolver.evaluation.measure import failed, measure
-from neuralsolver.experiments.methods import Method, Setting, method_named
+from neuralsolver.evaluation.measure import Subject, failed, measure
+from neuralsolver.evaluation.metrics import four_digits, residual_mse
+from neuralsolver.experiments.methods import Method, Setting, method_named, methods_of
 from neuralsolver.experiments.paper import Experiment, Regime, instances
-from neuralsolver.experiments.rows import Row, append_row, read_rows
-from neuralsolver.experiments.run import Report, Training, machine, train
-from neuralsolver.experiments.scales import Scale
+from neuralsolver.experiments.rows import Row, Tell, combined, ledger, machine
+from neuralsolver.experiments.run import Report, Training, train
+from neuralsolver.experiments.trainings import Scale
 from neuralsolver.solvers import TrainedSolver
+from neuralsolver.solvers.iterate import Solver
 from neuralsolver.training import load, shipped
+from neuralsolver.training.checkpoint import CARD, read_card
+from neuralsolver.training.library import SHIPPED
 
-SAMPLES = 100
 FINE_SHARE = 4
 """On a finer grid, where steps are slow, and in the regimes that are ours, this fraction of the
 samples is measured; the row says how many."""
@@ -35,7 +42,10 @@ Progress = Callable[[float, str], None]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One experiment at one scale: where its rows, runs and data live, and its test data."""
+    """One experiment at one scale: where its rows, runs and data live, and its test data.
+
+    Without a number of `samples` the experiment's own counts.
+    """
 
     experiment: Experiment
     scale: Scale
@@ -43,13 +53,23 @@ class Evaluation:
     runs: Path = Path("runs")
     data: Path | None = None
     seed: int = SEED
-    samples: int = SAMPLES
+    samples: int | None = None
     report: Report | None = None
+    tell: Tell | None = None
+
+    def of(self, experiment: Experiment) -> Evaluation:
+        """The same for another experiment."""
+        return replace(self, experiment=experiment)
 
     @property
     def file(self) -> Path:
         """The rows."""
         return self.results / self.scale.name / f"{self.experiment.name}.jsonl"
+
+    @property
+    def resolution(self) -> int:
+        """The grid that the models are trained on."""
+        return self.scale.resolution // self.experiment.coarsening
 
     def run(
         self,
@@ -57,51 +77,72 @@ class Evaluation:
         regimes: list[str] | None = None,
         progress: Progress | None = None,
     ) -> list[Row]:
-        """Measure what is missing and return the rows asked for, of this seed."""
-        chosen = [method_named(key) for key in methods or self.experiment.methods]
-        where = [self.experiment.regime(key) for key in regimes or self._all_regimes()]
-        done = {self._key(row): row for row in read_rows(self.file)}
-        pairs = [(regime, method) for regime in where for method in chosen]
-        for position, (regime, method) in enumerate(pairs):
-            key = (regime.key, method.key, self.seed)
-            if key in done:
-                continue
-            if progress is not None:
-                progress(position / len(pairs), f"{regime.key}, {method.key}")
-            done[key] = self._measured(method, regime)
-            append_row(self.file, done[key])
-        return [done[regime.key, method.key, self.seed] for regime, method in pairs]
+        """Measure what is missing or stale and return the rows asked for, of this seed."""
+        keys = methods or [method.key for method in methods_of(self.experiment)]
+        where = regimes or [regime.key for regime in self.experiment.regimes]
+        chosen = [method_named(key) for key in keys]
+        pairs = [(self.experiment.regime(key), method) for key in where for method in chosen]
+        rows = []
+        with ledger(self.file, self.tell) as written:
+            for position, (regime, method) in enumerate(pairs):
+                if progress is not None:
+                    progress(position / len(pairs), f"{regime.key}, {method.key}")
+                count = self.count(method, regime)
+                key = {"regime": regime.key, "method": method.key}
+                key |= {"seed": self.seed, "samples": count}  # type: ignore[dict-item]
+                rows.append(
+                    written.settle(
+                        key,
+                        method.version,
+                        self.weights(method),
+                        lambda method=method, regime=regime: self._measured(method, regime),  # type: ignore[misc]
+                    )
+                )
+        return rows
 
-    def _all_regimes(self) -> list[str]:
-        return [regime.key for regime in self.experiment.regimes]
-
-    def _key(self, row: Row) -> tuple[str, str, int]:
-        return row["regime"], row["method"], row["seed"]
-
-    def _measured(self, method: Method, regime: Regime) -> Row:
-        sized = self.experiment.sized(self.scale)
-        count = self.samples
-        if regime.refinement > 1 or regime.beyond:
-            count = max(1, count // FINE_SHARE)
-        # all rows of a regime are measured on the first of the same instances
-        drawn = instances(regime, sized.resolution, count, self.seed, self.data)
+    def count(self, method: Method, regime: Regime) -> int:
+        """How many instances are measured."""
+        count = self._drawn(regime)
         if method.samples is not None:
             count = min(count, max(1, method.samples // regime.refinement**2))
+        return count
+
+    def _drawn(self, regime: Regime) -> int:
+        count = self.samples or self.experiment.samples
+        share = FINE_SHARE if regime.refinement > 1 or regime.beyond else 1
+        return max(1, count // share)
+
+    def draw(self, regime: Regime, count: int = 1, resolution: int | None = None) -> Subject:
+        """Instances of a regime with their solutions."""
+        return instances(regime, resolution or self.resolution, count, self.seed, self.data)
+
+    def prepare(self, method: Method, regime: Regime) -> Solver:
+        """A method ready to solve problems of the regime; its models are trained if missing."""
+        assert method.prepare is not None, "the truth is measured, not prepared"
+        return method.prepare(self._setting(method, regime))
+
+    def _setting(self, method: Method, regime: Regime) -> Setting:
+        models = {recipe: self.model(recipe) for recipe in method.recipes}
+        effort = self.scale.effort_on(regime.equation)
+        return Setting(regime, self.seed, effort, models.__getitem__)
+
+    def _measured(self, method: Method, regime: Regime) -> Row:
+        # all rows of a regime are measured on the first of the same instances
+        drawn = self.draw(regime, self._drawn(regime))
+        count = self.count(method, regime)
         subject = drawn.select(slice(0, count))
+        found = subject.problem.batch
+        # what fails before the method is asked says nothing of the method
+        setting = self._setting(method, regime)
         try:
-            setting = Setting(
-                regime,
-                subject.problem,
-                subject.exact,
-                self.seed,
-                sized.of(regime.equation).effort,
-                self.model,
-            )
-            measured = measure(method.prepare(setting), subject)
+            if method.prepare is None:
+                measured = truth_row(subject)
+            else:
+                measured = measure(method.prepare(setting), subject)
         except (torch.OutOfMemoryError, MemoryError):
-            measured = failed(count, "OUT_OF_MEMORY")
+            measured = failed(found, "OUT_OF_MEMORY")
         except (InvalidInput, ReferenceFailure) as error:
-            measured = failed(count, "NOT_APPLICABLE") | {"reason": str(error)}
+            measured = failed(found, "NOT_APPLICABLE") | {"reason": str(error)}
         return {
             "experiment": self.experiment.name,
             "regime": regime.key,
@@ -110,14 +151,42 @@ class Evaluation:
             "seed": self.seed,
             "resolution": subject.problem.resolution,
             "rejected": drawn.rejected,
+            **({} if found == count else {"requested": count}),
             **measured,
             "machine": machine(),
+            "weights": self.weights(method),
+            "version": method.version,
         }
 
-    def model(self, recipe: str) -> TrainedSolver:
-        """The shipped model of a recipe, or the one of a run, trained now if there is none."""
+    def weights(self, method: Method) -> str | None:
+        """The SHA-256 of all weights that a method uses; None if not all of them are at hand."""
+        places = [self.place(recipe) for recipe in method.recipes]
+        if not all((place / CARD).is_file() for place in places):
+            return None
+        return combined([str(read_card(place)["sha256"]) for place in places])
+
+    def place(self, recipe: str) -> Path:
+        """The folder of a recipe's model: the shipped one, or that of its run."""
         name = f"{self.experiment.equation.name}-{recipe}"
-        if self.scale.name == "desk" and self.experiment.coarsening == 1 and name in shipped():
-            return load(name)
-        training = Training(self.experiment.equation, recipe, self.experiment.sized(self.scale))
-        return load(train(training, self.runs, data=self.data, report=self.report))
+        if self.scale.name == "desk" and not self.experiment.ablation and name in shipped():
+            return SHIPPED / name
+        return self._training(recipe).folder(self.runs) / "model"
+
+    def model(self, recipe: str) -> TrainedSolver:
+        """The model of a recipe, trained now if there is none."""
+        place = self.place(recipe)
+        if not (place / CARD).is_file():
+            place = train(self._training(recipe), self.runs, data=self.data, report=self.report)
+        return load(place)
+
+    def _training(self, recipe: str) -> Training:
+        experiment = self.experiment
+        return Training(experiment.equation, recipe, self.scale, coarsening=experiment.coarsening)
+
+
+def truth_row(subject: Subject) -> dict[str, Any]:
+    """The measured part of the row of the truth: no error, and the residual that it leaves."""
+    residual = residual_mse(subject.true_problem, subject.exact).mean()
+    exact = dict.fromkeys(("error", "error_spread", "error_worst", "steps"), 0.0)
+    row = failed(subject.problem.batch, "FINISHED")
+    return row | exact | {"residual": four_digits(residual)}

@@ -13,37 +13,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from neuralsolver.experiments.paper import EXPERIMENTS, FLOWS
-
-if TYPE_CHECKING:
-    from neuralsolver.experiments.studies import Laboratory
+from neuralsolver.experiments.evaluate import Evaluation
+from neuralsolver.experiments.methods import METHODS
+from neuralsolver.experiments.paper import EXPERIMENTS
+from neuralsolver.experiments.trainings import moving
 
 REGIMES = ("in-distribution", "forcing-shift")
-METHODS = ("operator", "ens-accelerated")
+ANSWERS = ("operator", "ens-accelerated")
 """A backbone alone, and inside ENS."""
 
 FRAMES, POINTS = 21, 64
 
 
-def flow_fields(laboratory: Laboratory) -> dict[str, np.ndarray[Any, Any]]:
+def flow_fields(evaluation: Evaluation) -> dict[str, np.ndarray[Any, Any]]:
     """Solve one instance of every regime that is drawn; a study, as the fields of the others."""
     arrays: dict[str, np.ndarray[Any, Any]] = {}
-    for name in FLOWS:
-        experiment = EXPERIMENTS[name]
+    for name, experiment in EXPERIMENTS.items():
+        if not moving(experiment.equation):
+            continue
+        here = evaluation.of(experiment)
         for key in REGIMES:
             regime = experiment.regime(key)
-            drawn = laboratory.draw(regime, experiment.sized(laboratory.scale).resolution)
+            drawn = here.draw(regime)
             answers = {
-                method: laboratory.prepare(method, experiment, regime, drawn)
-                .solve(drawn.problem)
-                .tensor
-                for method in METHODS
-                if method in experiment.methods
+                method: here.prepare(METHODS[method], regime).solve(drawn.problem).tensor
+                for method in ANSWERS
             }
             times: np.ndarray[Any, Any] = regime.equation.frame_times  # type: ignore[attr-defined]
             stored = thinned(times, drawn.exact, answers)

@@ -1,16 +1,17 @@
 """The methods: the rows of every table, each a `Solver` made for one setting.
 
-bounds       the true solution and the zero field: what any residual has to be compared with
+bound        the true solution, the zero field, the flow that is still: to compare residuals with
 learned      one call of a network, or a network that reads its residual (ENS)
 optimised    the weights of a network are fitted to each instance (PINO-TTOP, PINN)
 classical    the reference solver, and the minimisers of the residual
 
-What a method is called and how it is drawn is a matter of the report.
+A method is one row of `METHODS`: everything else that lists methods is derived from the rows, so a
+new baseline is a file with its solver and a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,8 +21,9 @@ from torch import Tensor
 
 from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput
-from neuralsolver.experiments.paper import COARSE_GRIDS, Regime
+from neuralsolver.experiments.paper import Experiment, Regime
 from neuralsolver.experiments.reference_solver import CoarseIntegrator, ReferenceSolver
+from neuralsolver.experiments.trainings import BACKBONES, Backbone, backbone, moving, static
 from neuralsolver.solvers import FixedSteps, ResidualPlateau, Solver, TrainedSolver
 from neuralsolver.solvers.optimisation import (
     GaussNewton,
@@ -49,27 +51,56 @@ HELD_OUT, HELD_OUT_KEY = 4, 8
 
 @dataclass(frozen=True)
 class Setting:
-    """What a method may know: the regime, the instances, and trained models.
+    """What a method may know before it is given a problem; the solution is not among it.
 
-    `effort` is the share of the official optimisation steps per instance. The solutions are there
-    for the row of the ground truth only.
+    `effort` is the share of the official optimisation steps per instance; `model` gives the trained
+    model of one of the method's recipes.
     """
 
     regime: Regime
-    problem: Problem
-    exact: Tensor
     seed: int
     effort: float
     model: Callable[[str], TrainedSolver]
 
 
+Prepare = Callable[[Setting], Solver]
+
+
 @dataclass(frozen=True)
 class Method:
-    """One row. `samples` limits the instances of a method that optimises each of them."""
+    """One row: its name, its looks, where it is compared, and how it is made ready to solve.
+
+    `recipes` are the models it uses, and with their weights a new `version` makes its rows stale.
+    `samples` limits the instances of a method that solves or optimises each by itself. On
+    trajectories the networks are others, and so may be the label. `printed` is what the paper calls
+    it, `table` the kind of table that it belongs to. What is not prepared, the truth, is measured
+    by the evaluation itself.
+    """
 
     key: str
-    prepare: Callable[[Setting], Solver]
+    kind: str
+    label: str
+    colour: str
+    marker: str
+    line: str = "-"
+    prepare: Prepare | None = None
+    where: Callable[[Experiment], bool] = lambda experiment: not experiment.ablation
+    recipes: tuple[str, ...] = ()
     samples: int | None = None
+    moving_label: str = ""
+    printed: str = ""
+    table: str = "forward"
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InvalidInput(f"kind of {self.key}", f"one of {', '.join(KINDS)}", self.kind)
+
+    def label_in(self, experiment: Experiment) -> str:
+        """What it is called there."""
+        return (
+            self.moving_label if moving(experiment.equation) and self.moving_label else self.label
+        )
 
 
 Start = Callable[[Problem], Tensor]
@@ -82,7 +113,7 @@ def _operator(recipe: str, setting: Setting) -> Solver:
 def _unrolled(recipe: str, setting: Setting, stop: StoppingRule | None = None) -> Solver:
     solver = setting.model(recipe)
     regime = setting.regime
-    if regime.equation.boundary == "torus" and regime.refinement > 1:
+    if regime.refinement > 1 and regime.equation.boundary == "torus":
         return With(solver, {"steps": regime.corrections})
     if regime.refinement > 1:
         grid = solver.resolution * regime.refinement
@@ -99,7 +130,7 @@ def _contractive(recipe: str, accelerate: bool, setting: Setting) -> Solver:
 
 
 def _optimised(recipe: str, setting: Setting) -> Solver:
-    flow = FLOW_OPTIMISATION if setting.regime.equation.frames else {}
+    flow = FLOW_OPTIMISATION if moving(setting.regime.equation) else {}
     official = TestTimeOptimisation(setting.model(recipe).network, **flow)
     return replace(
         official,
@@ -147,54 +178,142 @@ def _from(solver: Solver, start: str, setting: Setting) -> Solver:
     return With(solver, start=STARTS[start](setting))
 
 
-def _truth(setting: Setting) -> Solver:
-    known = dict(zip(map(_bytes, setting.problem.inputs), setting.exact, strict=True))
-    return Answer(lambda problem: torch.stack([known[_bytes(f)] for f in problem.inputs]))
-
-
-def _bytes(field: Tensor) -> bytes:
-    return field.numpy().tobytes()
-
-
-ABLATIONS = ("zero-field", "gradient", "residual-loss", "fno", "cnn-fno", "fno-cnn", "unet", "cnn")
+KINDS = ("bound", "learned", "classical", "optimised", "generative")
 PER_INSTANCE, PER_NETWORK = 8, 2
 """Instances of the methods that solve or optimise each by itself; a row says how many it has."""
+COARSE_GRIDS = (16, 24, 32, 48, 64)
+"""Grids of the reference integrator with the longest stable step: the front of the flows."""
 
-BOUNDS = (
-    Method("truth", _truth),
-    Method("zero", lambda setting: Answer(lambda problem: problem.zeros())),
-    Method("still", lambda setting: Answer(lambda problem: problem.first_guess())),
-)
-LEARNED = (
-    *(Method(key, partial(_operator, key)) for key in ("fno", "pino", "operator", "operator-pino")),
-    Method("ens", partial(_unrolled, "paper")),
-    Method("ens-plateau", partial(_unrolled, "paper", stop=ResidualPlateau())),
-    *(Method(f"ens-{key}", partial(_unrolled, f"paper-{key}")) for key in ABLATIONS),
-    Method("ens-contractive", partial(_contractive, "contractive", False)),
-    Method("ens-accelerated", partial(_contractive, "contractive", True)),
-    Method("operator-cnn", partial(_operator, "operator-cnn")),
-    Method("ens-contractive-cnn", partial(_contractive, "contractive-cnn", False)),
-)
-OPTIMISED = (
-    Method("pino-ttop", partial(_optimised, "pino"), PER_NETWORK),
-    Method("operator-ttop", partial(_optimised, "operator-pino"), PER_NETWORK),
-    Method("pinn", _pinn, PER_NETWORK),
-)
-CLASSICAL = (
-    Method("reference", lambda setting: ReferenceSolver()),
-    *(Method(f"integrator-{points}", partial(_integrator, points)) for points in COARSE_GRIDS),
-    Method("gradient-descent", lambda setting: GradientDescent()),
-    Method("newton", lambda setting: Newton(), PER_INSTANCE),
-    Method("gauss-newton", lambda setting: GaussNewton(), PER_INSTANCE),
-    *(
-        Method(f"{key}-from-{start}", partial(_from, solver, start), PER_INSTANCE)
-        for key, solver in (("newton", Newton()), ("gauss-newton", GaussNewton()))
-        for start in STARTS
-    ),
-)
-METHODS: dict[str, Method] = {
-    method.key: method for method in (*BOUNDS, *LEARNED, *OPTIMISED, *CLASSICAL)
-}
+# Okabe and Ito's colours and some of Tol's, which differ for every kind of colour vision
+BLACK, GREY, BROWN, SAND = "#000000", "#7F7F7F", "#8C564B", "#C9B35B"
+ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
+BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
+INDIGO, TEAL, OLIVE, WINE, STEEL = "#332288", "#44AA99", "#999933", "#882255", "#6699CC"
+
+
+def _on_flows(experiment: Experiment) -> bool:
+    return moving(experiment.equation)
+
+
+def _static(experiment: Experiment) -> bool:
+    return static(experiment.equation) and not experiment.ablation
+
+
+def _matched(experiment: Experiment) -> bool:
+    return _on_flows(experiment) or experiment.name == "helmholtz"
+
+
+def _nonlinear(experiment: Experiment) -> bool:
+    return _static(experiment) and not experiment.equation.linear
+
+
+def _everywhere(experiment: Experiment) -> bool:
+    return True
+
+
+def _ablated(experiment: Experiment) -> bool:
+    return experiment.ablation
+
+
+def _ablation(row: Backbone) -> Method:
+    recipe = f"paper-{row.key}"
+    prepare = partial(_unrolled, recipe)
+    name, looks = f"ENS, {row.label}", (row.colour, row.marker, row.line)
+    return Method(f"ens-{row.key}", "learned", name, *looks, prepare, _ablated, (recipe,))
+
+
+METHODS: dict[str, Method] = {}
+
+
+def register(method: Method) -> Method:
+    """Make a method known to every command, table and figure."""
+    METHODS[method.key] = method
+    return method
+
+
+# fmt: off
+for _method in (
+    Method("ens", "learned", "ENS (paper's recipe)", BLUE, "o", "-", partial(_unrolled, "paper"),
+           _everywhere, ("paper",), moving_label="ENS (paper's recipe), transformer",
+           printed="ENS"),
+    Method("ens-plateau", "learned", "ENS, stopped by its residual", STEEL, "x", ":",
+           partial(_unrolled, "paper", stop=ResidualPlateau()), _static, ("paper",)),
+    Method("ens-contractive", "learned", "ENS, contractive", VERMILION, "s", "-",
+           partial(_contractive, "contractive", False), recipes=("contractive",),
+           moving_label="ENS, contractive, transformer"),
+    Method("ens-accelerated", "learned", "ENS, accelerated", PURPLE, "D", "-.",
+           partial(_contractive, "contractive", True), recipes=("contractive",),
+           moving_label="ENS, accelerated, transformer"),
+    Method("ens-contractive-cnn", "learned", "ENS, contractive, CNN-FNO-CNN", WINE, "d", "--",
+           partial(_contractive, "contractive-cnn", False), _on_flows, ("contractive-cnn",)),
+    Method("ens-zero-field", "learned", "ENS without the residual", ORANGE, "v", "--",
+           partial(_unrolled, "paper-zero-field"), _ablated, ("paper-zero-field",)),
+    Method("ens-gradient", "learned", "ENS on the gradient", PURPLE, "^", "--",
+           partial(_unrolled, "paper-gradient"), _ablated, ("paper-gradient",)),
+    Method("ens-residual-loss", "learned", "ENS, residual loss", GREEN, "<", ":",
+           partial(_unrolled, "paper-residual-loss"), _ablated, ("paper-residual-loss",)),
+    *map(_ablation, BACKBONES.values()),
+    Method("fno", "learned", "FNO", GREEN, "^", "--", partial(_operator, "fno"), recipes=("fno",),
+           moving_label="FNO-3D", printed="FNO"),
+    Method("pino", "learned", "PINO", ORANGE, "s", "--", partial(_operator, "pino"),
+           recipes=("pino",), moving_label="PINO-3D", printed="PINO"),
+    Method("pino-ttop", "optimised", "PINO(TTOP)", BROWN, "X", "-.", partial(_optimised, "pino"),
+           recipes=("pino",), samples=PER_NETWORK, moving_label="PINO-3D(TTOP)",
+           printed="PINO(TTOP)"),
+    Method("operator", "learned", "CNN-FNO-CNN", SKY, "^", "--", partial(_operator, "operator"),
+           _matched, ("operator",), moving_label="transformer", table="matched"),
+    Method("operator-pino", "learned", "CNN-FNO-CNN(PINO)", INDIGO, "v", ":",
+           partial(_operator, "operator-pino"), _matched, ("operator-pino",),
+           moving_label="transformer(PINO)", table="matched"),
+    Method("operator-ttop", "optimised", "CNN-FNO-CNN(TTOP)", OLIVE, "X", "-.",
+           partial(_optimised, "operator-pino"), _matched, ("operator-pino",), PER_NETWORK,
+           "transformer(TTOP)", table="matched"),
+    Method("operator-cnn", "learned", "CNN-FNO-CNN", YELLOW, "s", "--",
+           partial(_operator, "operator-cnn"), _on_flows, ("operator-cnn",), table="matched"),
+    Method("pinn", "optimised", "PINN", GREY, "P", "--", _pinn, _nonlinear, samples=PER_NETWORK),
+    Method("gradient-descent", "classical", "gradient descent", TEAL, ">", ":",
+           lambda setting: GradientDescent(), _static, table="newton"),
+    Method("newton", "classical", "Newton", WINE, "8", "-.", lambda setting: Newton(), _static,
+           samples=PER_INSTANCE, table="newton"),
+    *(Method(f"newton-from-{start}", "classical", f"Newton{words}", WINE, marker, line,
+             partial(_from, Newton(), start), _nonlinear, recipes, PER_INSTANCE,
+             table="newton")
+      for start, words, marker, line, recipes in (
+          ("noise", " from noise", "P", ":", ()),
+          ("prediction", " from the prediction", "s", "-", ("paper",)),
+          ("noised-prediction", ", noised prediction", "p", "--", ("paper",)))),
+    Method("gauss-newton", "classical", "Gauss-Newton", SAND, "<", ":",
+           lambda setting: GaussNewton(), _static, samples=PER_INSTANCE, table="newton"),
+    *(Method(f"gauss-newton-from-{start}", "classical", f"Gauss-Newton{words}", SAND, marker, line,
+             partial(_from, GaussNewton(), start), _nonlinear, recipes, PER_INSTANCE,
+             table="newton")
+      for start, words, marker, line, recipes in (
+          ("noise", " from noise", "P", ":", ()),
+          ("prediction", " from the prediction", "D", "-", ("paper",)),
+          ("noised-prediction", ", noised prediction", "h", "--", ("paper",)))),
+    *(Method(f"integrator-{n}", "classical", f"classical solver, {n} × {n}", BLACK, f"${n}$", "-",
+             partial(_integrator, n), _on_flows) for n in COARSE_GRIDS),
+    Method("reference", "classical", "classical solver", BLACK, "*", ":",
+           lambda setting: ReferenceSolver()),
+    Method("still", "bound", "still flow", GREY, "1", ":",
+           lambda setting: Answer(lambda problem: problem.first_guess()), _on_flows),
+    Method("truth", "bound", "ground truth (floor)", GREY, "_", ":", None, _everywhere),
+    Method("zero", "bound", "zero field", GREY, "|", ":",
+           lambda setting: Answer(lambda problem: problem.zeros()), _everywhere),
+):
+    register(_method)
+# fmt: on
+
+
+def register_backbone(row: Backbone, model: str, **sizes: Mapping[str, Any]) -> Method:
+    """Make a backbone known: a recipe that trains ENS with it, and the method that compares it."""
+    backbone(row, model, **sizes)
+    return register(_ablation(row))
+
+
+def methods_of(experiment: Experiment) -> list[Method]:
+    """The methods that are compared in an experiment, in the order of every legend."""
+    return [method for method in METHODS.values() if method.where(experiment)]
 
 
 def method_named(key: str) -> Method:

@@ -7,14 +7,15 @@ conditioning   singular values of the Jacobian at a solution, the field of Propo
                round-off of Newton and Gauss-Newton                                 App. A
 fields         final fields and snapshots of one instance per regime                Figs. 4, 9-12
 
-A study is a function of a laboratory; it returns plain values (or arrays) to store.
+A study is a function of an evaluation; it returns plain values (or arrays) to store.
 """
 
 from __future__ import annotations
 
+import io
+import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,13 @@ from neuralsolver.evaluation.conditioning import gap_field, singular_values
 from neuralsolver.evaluation.measure import Subject
 from neuralsolver.evaluation.metrics import four_digits, relative_error, residual_mse
 from neuralsolver.evaluation.rounding import rounding_experiment
+from neuralsolver.experiments.evaluate import Evaluation
 from neuralsolver.experiments.flow_fields import flow_fields
-from neuralsolver.experiments.methods import METHODS, Setting
-from neuralsolver.experiments.paper import EXPERIMENTS, Experiment, Regime, instances
-from neuralsolver.experiments.run import machine
-from neuralsolver.experiments.scales import Scale
-from neuralsolver.solvers import FixedSteps, Observation, TrainedSolver
+from neuralsolver.experiments.methods import METHODS, methods_of
+from neuralsolver.experiments.paper import EXPERIMENTS, Regime
+from neuralsolver.experiments.rows import machine
+from neuralsolver.files import write_whole
+from neuralsolver.solvers import FixedSteps, Observation
 from neuralsolver.solvers.iterate import Solver
 from neuralsolver.solvers.optimisation import noise_start
 
@@ -80,38 +82,6 @@ CONDITIONED: tuple[Equation, ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Laboratory:
-    """What a study works with: trained models by experiment and recipe, sizes, and test data."""
-
-    model: Callable[[Experiment, str], TrainedSolver]
-    scale: Scale
-    seed: int
-    data: Path | None = None
-
-    def draw(self, regime: Regime, resolution: int | None = None) -> Subject:
-        """One instance of a regime."""
-        return instances(regime, resolution or self.scale.resolution, 1, self.seed, self.data)
-
-    def prepare(
-        self, method: str, experiment: Experiment, regime: Regime, drawn: Subject
-    ) -> Solver:
-        """A method ready to solve what was drawn."""
-        setting = Setting(
-            regime,
-            drawn.problem,
-            drawn.exact,
-            self.seed,
-            self.scale.effort,
-            lambda recipe: self.model(experiment, recipe),
-        )
-        return METHODS[method].prepare(setting)
-
-    def conditions(self) -> dict[str, Any]:
-        """What a result has to say about its making."""
-        return {"resolution": self.scale.resolution, "seed": self.seed, "machine": machine()}
-
-
 class Curve:
     """Seconds, residual and error after every step of one instance, as an observer."""
 
@@ -138,34 +108,45 @@ class Curve:
         return {name: [four_digits(x) for x in column] for name, column in columns.items()}
 
 
-def noisy_start(laboratory: Laboratory) -> dict[str, Any]:
+def noisy_start(evaluation: Evaluation) -> dict[str, Any]:
     """Every method from the same noise, on one instance of the nonlinear Helmholtz equation."""
-    experiment = EXPERIMENTS["nonlinear-helmholtz"]
-    regime = experiment.regime("in-distribution")
-    drawn = laboratory.draw(regime)
-    start = noise_start(drawn.problem, laboratory.seed)
+    here = evaluation.of(EXPERIMENTS["nonlinear-helmholtz"])
+    regime = here.experiment.regime("in-distribution")
+    drawn = here.draw(regime)
+    start = noise_start(drawn.problem, here.seed)
     curves = []
     for key in NOISY_START:
-        solver = laboratory.prepare(key, experiment, regime, drawn)
-        curve = Curve(drawn)
+        solver = here.prepare(METHODS[key], regime)
         # the networks of TTOP and PINN are the field: there is nothing to start from
-        own_start = key in ("pino-ttop", "pinn")
-        solution = solver.solve(drawn.problem, None if own_start else start, curve)
+        begin = None if METHODS[key].kind == "optimised" else start
+        # one step that is not timed: the first call of a network or a library costs more
+        next((seen for seen in solver.iterations(drawn.problem, begin) if seen.step), None)
+        curve = Curve(drawn)
+        solution = solver.solve(drawn.problem, begin, curve)
         status = solution.status[0].name
         curves.append({"method": key, **curve.values(), "status": status})
-    return {"curves": curves, **laboratory.conditions()}
+    return {"curves": curves, "warmed_up": True, **_conditions(here)}
 
 
-def starts(laboratory: Laboratory) -> dict[str, Any]:
+def _conditions(evaluation: Evaluation) -> dict[str, Any]:
+    """What a result has to say about its making."""
+    return {
+        "resolution": evaluation.resolution,
+        "seed": evaluation.seed,
+        "machine": machine(),
+    }
+
+
+def starts(evaluation: Evaluation) -> dict[str, Any]:
     """The paper's and the contractive ENS from noise of growing size on top of the solution."""
     curves = []
-    for name, recipe in product(STARTED, ("paper", "contractive")):
-        experiment = EXPERIMENTS[name]
-        drawn = laboratory.draw(experiment.regime("in-distribution"))
-        rng = generator(laboratory.seed, NOISE_KEY)
+    for name, key in product(STARTED, ("ens", "ens-contractive")):
+        here = evaluation.of(EXPERIMENTS[name])
+        drawn = here.draw(here.experiment.regime("in-distribution"))
+        rng = generator(here.seed, NOISE_KEY)
         noise = torch.from_numpy(rng.standard_normal(tuple(drawn.exact.shape)))
         noise *= drawn.exact.norm() / noise.norm()
-        network = laboratory.model(experiment, recipe).network
+        network = here.model(METHODS[key].recipes[0]).network
         for size in START_SIZES:
             curve = Curve(drawn)
             start = drawn.problem.impose(drawn.exact + size * noise)
@@ -174,19 +155,19 @@ def starts(laboratory: Laboratory) -> dict[str, Any]:
             curves.append(
                 {
                     "experiment": name,
-                    "method": {"paper": "ens", "contractive": "ens-contractive"}[recipe],
+                    "method": key,
                     "start": f"{size:g} × noise",
                     "initial_residual": values["residual"][0],
                     "residual": values["residual"],
                     "error": values["error"],
                 }
             )
-    return {"curves": curves, **laboratory.conditions()}
+    return {"curves": curves, **_conditions(evaluation)}
 
 
-def conditioning(laboratory: Laboratory) -> list[dict[str, Any]]:
+def conditioning(evaluation: Evaluation) -> list[dict[str, Any]]:
     """Extremal singular values, the gap of Proposition 1 and round-off, at a solution of each."""
-    return [_conditioned(equation, laboratory) for equation in CONDITIONED]
+    return [_conditioned(equation, evaluation) for equation in CONDITIONED]
 
 
 EPSILON = 1e-2
@@ -194,18 +175,18 @@ EPSILON = 1e-2
 PERTURBATION = 1e-10
 
 
-def _conditioned(equation: Equation, laboratory: Laboratory) -> dict[str, Any]:
+def _conditioned(equation: Equation, evaluation: Evaluation) -> dict[str, Any]:
     regime = Regime(equation.name, equation)
-    drawn = laboratory.draw(regime)
+    drawn = evaluation.draw(regime)
     problem, exact = drawn.problem, drawn.exact
     found = singular_values(problem, exact)
     gap = gap_field(problem, exact, EPSILON, found)
-    small = laboratory.draw(regime, min(laboratory.scale.resolution, 32))
+    small = evaluation.draw(regime, resolution=min(evaluation.resolution, 32))
     rounding = rounding_experiment(small.problem, small.exact, PERTURBATION)
     return {
         "equation": equation.name,
         "constants": equation.constants(),
-        **laboratory.conditions(),
+        **_conditions(evaluation),
         "smallest": four_digits(found.smallest[0]),
         "largest": four_digits(found.largest[0]),
         "condition": four_digits(found.condition[0]),
@@ -233,23 +214,28 @@ def _conditioned(equation: Equation, laboratory: Laboratory) -> dict[str, Any]:
     }
 
 
-def fields(laboratory: Laboratory) -> dict[str, np.ndarray[Any, Any]]:
-    """Input, truth, final fields and snapshots of one instance of each regime that is drawn."""
+def fields(evaluation: Evaluation) -> dict[str, np.ndarray[Any, Any]]:
+    """Input, truth, errors of final fields and snapshots of one instance of each regime drawn.
+
+    In single precision an answer that is right to eight digits would be the truth: errors are
+    stored, as in flow-fields.npz.
+    """
     arrays: dict[str, Tensor] = {}
     for name, regimes in DRAWN.items():
-        experiment = EXPERIMENTS[name]
+        here = evaluation.of(EXPERIMENTS[name])
+        compared = {method.key: method for method in methods_of(here.experiment)}
         for key in regimes:
-            regime = experiment.regime(key)
-            drawn = laboratory.draw(regime, experiment.sized(laboratory.scale).resolution)
+            regime = here.experiment.regime(key)
+            drawn = here.draw(regime)
             place = f"{name}/{key}"
             arrays[f"{place}/input"] = drawn.problem.inputs
             arrays[f"{place}/truth"] = drawn.exact
-            for method in (m for m in DRAWN_METHODS if m in experiment.methods):
-                solver = laboratory.prepare(method, experiment, regime, drawn)
-                arrays[f"{place}/{method}"] = solver.solve(drawn.problem).tensor
-            for method in FOLLOWED.get(place, ()):
-                solver = laboratory.prepare(method, experiment, regime, drawn)
-                arrays |= _snapshots(f"{place}/{method}", solver, drawn)
+            for method in (compared[m] for m in DRAWN_METHODS if m in compared):
+                answer = here.prepare(method, regime).solve(drawn.problem).tensor
+                arrays[f"{place}/{method.key}/error"] = answer.double() - drawn.exact
+            for followed in FOLLOWED.get(place, ()):
+                solver = here.prepare(METHODS[followed], regime)
+                arrays |= _snapshots(f"{place}/{followed}", solver, drawn)
     return {name: u[0, 0].float().numpy() for name, u in arrays.items()}
 
 
@@ -269,10 +255,27 @@ def _snapshots(place: str, solver: Solver, drawn: Subject) -> Mapping[str, Tenso
     return kept
 
 
-STUDIES: dict[str, Callable[[Laboratory], Any]] = {
+STUDIES: dict[str, Callable[[Evaluation], Any]] = {
     "noisy-start": noisy_start,
     "starts": starts,
     "conditioning": conditioning,
     "fields": fields,
     "flow-fields": flow_fields,
 }
+
+
+def study_file(name: str, evaluation: Evaluation) -> Path:
+    """The file of a study, made if it is not there."""
+    kind = "npz" if name.endswith("fields") else "json"
+    file = evaluation.results / evaluation.scale.name / f"{name}.{kind}"
+    if file.exists():
+        return file
+    found = STUDIES[name](evaluation)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "npz":
+        stream = io.BytesIO()
+        np.savez_compressed(stream, **found)
+        write_whole(file, stream.getvalue())
+    else:
+        write_whole(file, json.dumps(found, indent=1, ensure_ascii=False).encode())
+    return file

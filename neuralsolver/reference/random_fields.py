@@ -45,7 +45,12 @@ def cosine_field(
     smoothness: float = 2.0,
     inverse_length: float = 3.0,
 ) -> Array:
-    """One cosine field at the vertices x_i = i/(n−1), boundary included: (n, n)."""
+    """One cosine field at the vertices x_i = i/(n−1), boundary included: (n, n).
+
+    >>> import neuralsolver as ns, numpy as np
+    >>> ns.cosine_field(np.random.default_rng(0), 16).shape
+    (16, 16)
+    """
     _check(resolution, smoothness, inverse_length)
     normals = rng.standard_normal((COSINE_MODES, COSINE_MODES))
     basis = _cosine_basis(resolution)
@@ -67,6 +72,11 @@ def periodic_field(
 
     Below n = 128 only the modes |k| < n/2 are kept: the field is then the band-limited projection
     of the same function instead of its aliased point values.
+
+    >>> import neuralsolver as ns, numpy as np
+    >>> field = ns.periodic_field(np.random.default_rng(0), 16)
+    >>> field.shape, bool(abs(field.mean()) < 1e-12)
+    ((16, 16), True)
     """
     _check(resolution, smoothness, inverse_length)
     width = 2 * PERIODIC_MODES - 1

@@ -8,7 +8,6 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from neuralsolver.drawing import ERROR_COLOUR, RESIDUAL_COLOUR, draw
-from neuralsolver.equations import NavierStokes
 from neuralsolver.experiments.demo import Row, Scene
 from neuralsolver.report.animation import animate
 
@@ -40,14 +39,12 @@ def picture(scenes: Sequence[Scene], path: Path) -> Path:
     for row, scene in zip(axes, scenes, strict=True):
         name = scene.equation.name
         steps = len(scene.errors) - 1
-        flow = isinstance(scene.equation, NavierStokes)
+        flow = scene.equation.frames > 0
+        start = "still flow" if flow else "prediction"
         panels = (
             (scene.source, f"{name}: {scene.equation.input_names[0]}"),
             (scene.solution, "solution, last frame" if flow else "solution"),
-            (
-                scene.error_before,
-                f"error of {'nothing moves' if flow else 'the prediction'} ({scene.errors[0]:.0e})",
-            ),
+            (scene.error_before, f"error of the {start} ({scene.errors[0]:.0e})"),
             (scene.error_after, f"error after {steps} corrections ({scene.errors[-1]:.0e})"),
         )
         for axis, (field, title) in zip(row, panels, strict=False):
@@ -68,12 +65,13 @@ def animations(scenes: Sequence[Scene], picture: Path) -> list[Path]:
     """Truth, answer and error of each flow over time, beside the picture."""
     written = []
     for scene in scenes:
-        if isinstance(scene.equation, NavierStokes):
+        if scene.equation.frames:
             fields = {
                 "truth": scene.solution,
                 "ENS": scene.solution + scene.error_after,
                 "error": scene.error_after,
             }
             path = picture.with_name(f"{picture.stem}-{scene.equation.name}.gif")
-            written.append(animate(path, fields, scene.equation.frame_times))
+            times = scene.equation.frame_times  # type: ignore[attr-defined]
+            written.append(animate(path, fields, times))
     return written

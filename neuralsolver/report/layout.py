@@ -12,8 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from neuralsolver.report.published import Printed
-from neuralsolver.report.rows import FAILURES, Row
+from neuralsolver.report.results import FAILURES, Printed, Row
 
 NOT_RUN = "not run"
 WORDS = {"DIVERGED": "diverged", "OUT_OF_MEMORY": "out of memory", "NOT_APPLICABLE": "n/a"}
@@ -78,7 +77,8 @@ def remarks(row: Row) -> str:
 def measured(row: Row | None, metric: str) -> Cell:
     """The cell of a number of ours: the value, and in words whatever did not go as asked.
 
-    Only a number for which every sample has an answer takes part in the choice of the best.
+    Only a number for which every sample has an answer takes part in the choice of the best. A mean
+    over fewer samples than the others of its regime says over how many.
     """
     if row is None:
         return Cell(NOT_RUN)
@@ -90,6 +90,8 @@ def measured(row: Row | None, metric: str) -> Cell:
     text = f"{value:.1f}" if metric == "steps" else number(value)
     if metric == "error" and row.seeds > 1 and row.error_spread is not None:
         text += f" ± {row.error_spread:.0e}"
+    if row.few:
+        text += f" [{row.samples // row.seeds}]"
     if remark:
         text += f" ({remark})"
     return Cell(text, None if row.count(*FAILURES) else float(value))

@@ -1,13 +1,16 @@
 """Figures of fields: what a method answers, where it is wrong, and how the error goes away.
 
 Errors are shown on a logarithmic scale that all panels of a figure share: on a linear one every
-method that is ten times better than the worst looks perfect.
+method that is ten times better than the worst looks perfect. The archives hold the truth w and for
+every method its error u − w: of an answer that is right to as many digits as are stored, nothing
+would be left of the error.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -18,70 +21,96 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from neuralsolver.drawing import Field, colours, draw
-from neuralsolver.report.rows import Results
-from neuralsolver.report.style import DPI, EXPERIMENTS, METHOD_STYLE, regime_label
+from neuralsolver.experiments.methods import METHODS
+from neuralsolver.report.curves import is_flow
+from neuralsolver.report.results import Results, experiment_label, regime_label
+from neuralsolver.report.style import canvas, style
 
-CASES = (
-    ("helmholtz", "cross-equation"),
-    ("poisson", "cross-equation"),
-    ("helmholtz", "super-resolution"),
-    ("darcy", "shift"),
-    ("helmholtz", "shift"),
-    ("nonlinear-helmholtz", "shift"),
-)
-SHOWN = ("fno", "pino", "pino-ttop", "ens", "ens-contractive", "ens-accelerated")
-DECADES = 6
-"""Length of the logarithmic colour scale of errors."""
-
+DECADES, FLOW_DECADES = 6, 3
+"""Length of the logarithmic colour scale of errors; those of a flow are closer together."""
 STEPS_SHOWN = 6
 SHADES = 49
 PANEL = 1.5
 """Side of one panel in inches."""
+TITLE_WIDTH = 19
+"""Characters that fit above a panel."""
+
+
+def places(results: Results) -> list[tuple[str, str]]:
+    """The experiments and regimes of which there are answers to draw."""
+    found = (name.split("/") for name in results.fields if re.fullmatch(r"[^@]*/error", name))
+    return list(dict.fromkeys((experiment, regime) for experiment, regime, *_ in found))
+
+
+def errors_of(results: Results, place: str) -> dict[str, Field]:
+    """The errors of final answers by method, in the order of the legends."""
+    items = results.items(place)
+    return {m: items[f"{m}/error"] for m in METHODS if f"{m}/error" in items}
 
 
 def qualitative(results: Results, experiment: str, regime: str) -> Figure | None:
-    """Input, truth and the answers of the methods above the magnitude of their errors."""
-    fields = items_of(results.fields, f"{experiment}/{regime}/")
-    methods = [method for method in SHOWN if method in fields]
-    if "truth" not in fields or not methods:
+    """Truth and answers with the magnitudes of their errors.
+
+    Those of a static equation stand below the answers. Of a flow there is a line a time, the first
+    frame that can be wrong, the middle and the last, and the errors stand to the right.
+    """
+    place = f"{experiment}/{regime}"
+    items, errors = results.items(place), errors_of(results, place)
+    if not errors or "truth" not in items:
         return None
-    truth = fields["truth"]
-    size = (PANEL * (len(methods) + 2) + 1.2, 2 * PANEL + 0.95)
-    figure = Figure(figsize=size, dpi=DPI, layout="constrained")
-    axes = figure.subplots(2, len(methods) + 2, squeeze=False)
-    errors = {method: np.abs(fields[method] - truth) for method in methods}
-    shared = colours(truth)
-    smallest, largest = log_range(list(errors.values()))
-    norm = LogNorm(smallest, largest)
-    if "input" in fields:
-        panel(axes[0, 0], fields["input"], "input", **colours(fields["input"]))
-    answer = panel(axes[0, 1], truth, "truth", **shared)
-    for column, method in enumerate(methods, start=2):
-        relative = np.linalg.norm(errors[method]) / max(float(np.linalg.norm(truth)), 1e-30)
-        panel(axes[0, column], fields[method], METHOD_STYLE[method].label, **shared)
-        error = np.maximum(errors[method], smallest)
-        wrong = panel(axes[1, column], error, f"{relative:.1e}", cmap="cividis", norm=norm)
-    for axis in (*axes[1, :2], *([] if "input" in fields else [axes[0, 0]])):
+    flow, truth = is_flow(experiment), items["truth"]
+    given = {} if flow or "input" not in items else {"input": items["input"]}
+    answers = {"truth": truth} | {method: truth + error for method, error in errors.items()}
+    split = len(given) + len(answers)
+    frames = sorted({min(1, len(truth) - 1), len(truth) // 2, len(truth) - 1}) if flow else [0]
+    shape = (len(frames), split + len(errors)) if flow else (2, split)
+    title = f"{experiment_label(experiment)}, {regime_label(experiment, regime)}: answers and "
+    size = (PANEL * shape[1] + 0.5, (PANEL + 0.2) * shape[0] + (1.3 if flow else 0.6))
+    figure, axes = canvas(*shape, size, f"{title}where they are wrong")
+    below = axes[:, split:] if flow else axes[1:, split - len(errors) :]
+    for axis in () if flow else axes[1, : split - len(errors)]:
         axis.set_axis_off()
-    axes[1, 1].text(1.0, 0.5, "|error|\nand relative\n$L_2$", ha="right", va="center", fontsize=9)
-    for row, image in ((0, answer), (1, wrong)):
-        bar = figure.colorbar(image, ax=axes[row, :].tolist(), shrink=0.9, aspect=18, pad=0.01)
-        bar.ax.tick_params(labelsize=7)
-    heading = f"{EXPERIMENTS[experiment]}, {regime_label(experiment, regime)}"
-    figure.suptitle(f"{heading}: answers and where they are wrong", fontsize=10)
+    smallest, largest = log_range(errors.values(), FLOW_DECADES if flow else DECADES)
+    for field in given.values():
+        panel(axes[0, 0], field, "input", **colours(field))
+    for line, frame in enumerate(frames):
+        for axis, (method, answer) in zip(axes[line, len(given) :], answers.items(), strict=False):
+            head = "" if line else _head(experiment, method)
+            left = panel(axis, _at(answer, frame), head, **colours(truth))
+        for axis, (method, error) in zip(below[line], errors.items(), strict=True):
+            head = f"error of\n{_head(experiment, method)}\n" if flow and line == 0 else ""
+            wrong, right = _at(error, frame), _at(truth, frame)
+            relative = np.linalg.norm(wrong) / max(float(np.linalg.norm(right)), 1e-30)
+            options = {"cmap": "cividis", "norm": LogNorm(smallest, largest)}
+            shown = np.maximum(np.abs(wrong), smallest)
+            image = panel(axis, shown, f"{head}{relative:.1e}", **options)
+        if flow:
+            axes[line, 0].set_ylabel(f"t = {items['times'][frame]:.3g}", fontsize=8)
+    where = "bottom" if flow else "right"
+    shared = axes[:, :split] if flow else axes[0, :]
+    _bar(figure, left, shared, "vorticity" if flow else "solution", where)
+    words = "|error|; above the panels, relative $L_2$" if flow else "|error|, relative $L_2$"
+    _bar(figure, image, below if flow else axes[1, :], words, where)
     return figure
 
 
-def items_of(fields: Mapping[str, Field], beginning: str) -> dict[str, Field]:
-    """The fields of one regime by item; one that is not finite is left out."""
-    return {
-        name.removeprefix(beginning): np.asarray(field, dtype=np.float64)
-        for name, field in fields.items()
-        if name.startswith(beginning) and np.isfinite(field).all()
-    }
+def _at(field: Field, frame: int) -> Field:
+    return field[frame] if field.ndim == 3 else field
 
 
-def log_range(fields: Sequence[Field], decades: float = DECADES) -> tuple[float, float]:
+def _head(experiment: str, method: str) -> str:
+    return fill(method if method == "truth" else style(method, experiment).label, TITLE_WIDTH)
+
+
+def _bar(figure: Figure, image: AxesImage, axes: Any, name: str, where: str) -> None:
+    long = where == "bottom"
+    look: dict[str, Any] = {"shrink": 0.7 if long else 0.9, "aspect": 30 if long else 18}
+    bar = figure.colorbar(image, ax=axes.ravel().tolist(), location=where, pad=0.02, **look)
+    bar.set_label(name, fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+
+
+def log_range(fields: Iterable[Field], decades: float = DECADES) -> tuple[float, float]:
     """The ends of a logarithmic scale that reaches up to the largest magnitude of all fields."""
     largest = max((float(np.abs(field).max()) for field in fields), default=0.0) or 1.0
     return largest * 10.0**-decades, largest
@@ -98,14 +127,20 @@ def panel(axis: Axes, field: Field, title: str, **options: Any) -> AxesImage:
     return image
 
 
-def snapshot_steps(results: Results, experiment: str, regime: str, method: str) -> list[int]:
-    """The steps of which there are snapshots, thinned to those that a figure shows."""
-    pattern = re.compile(re.escape(f"{experiment}/{regime}/{method}") + r"@(\d+)/error")
-    steps = sorted(int(found[1]) for name in results.fields if (found := pattern.fullmatch(name)))
-    if len(steps) <= STEPS_SHOWN:
-        return steps
-    chosen = np.linspace(0, len(steps) - 1, STEPS_SHOWN).round().astype(int)
-    return [steps[index] for index in chosen]
+def followed(results: Results) -> dict[tuple[str, str, str], list[int]]:
+    """The experiments, regimes and methods with snapshots, and the steps that a figure shows."""
+    pattern = re.compile(r"([^/]+)/([^/]+)/([^/@]+)@(\d+)/error")
+    found: dict[tuple[str, str, str], list[int]] = {}
+    for match in filter(None, map(pattern.fullmatch, results.fields)):
+        found.setdefault((match[1], match[2], match[3]), []).append(int(match[4]))
+    for place, steps in found.items():
+        chosen = np.linspace(0, len(steps) - 1, min(STEPS_SHOWN, len(steps))).round().astype(int)
+        found[place] = [sorted(steps)[index] for index in chosen]
+    return dict(sorted(found.items()))
+
+
+def _beside(axis: Axes, words: str, **options: Any) -> None:
+    axis.text(-0.1, 0.5, words, ha="right", va="center", transform=axis.transAxes, **options)
 
 
 def snapshots(results: Results, experiment: str, regime: str, method: str) -> Figure | None:
@@ -114,19 +149,16 @@ def snapshots(results: Results, experiment: str, regime: str, method: str) -> Fi
     The scale is printed above the panel: the shape is to be compared down a column, the size along
     a line.
     """
-    steps = snapshot_steps(results, experiment, regime, method)
+    steps = followed(results).get((experiment, regime, method), [])
     if len(steps) < 2:
         return None
-    items = items_of(results.fields, f"{experiment}/{regime}/{method}@")
-    figure = Figure(
-        figsize=(PANEL * len(steps) + 0.5, 3 * PANEL + 1.2), dpi=DPI, layout="constrained"
-    )
-    axes = figure.subplots(3, len(steps), squeeze=False)
-    for line, (quantity, name) in enumerate(
-        (("error", "|error|"), ("residual", "residual"), ("correction", "correction"))
-    ):
+    items = results.items(f"{experiment}/{regime}")
+    title = f"{METHODS[method].label} on {experiment_label(experiment)}"
+    title += f", {regime_label(experiment, regime)}: error, residual and correction"
+    figure, axes = canvas(3, len(steps), (PANEL * len(steps) + 0.5, 3 * PANEL + 1.2), title)
+    for line, quantity in enumerate(("error", "residual", "correction")):
         for column, step in enumerate(steps):
-            axis, field = axes[line, column], items.get(f"{step}/{quantity}")
+            axis, field = axes[line, column], items.get(f"{method}@{step}/{quantity}")
             head = f"step {step}\n" if line == 0 else ""
             if field is None:
                 axis.set_axis_off()
@@ -137,70 +169,57 @@ def snapshots(results: Results, experiment: str, regime: str, method: str) -> Fi
             if quantity == "error":
                 field, limits = np.abs(field), {"cmap": "cividis", "vmin": 0.0, "vmax": largest}
             panel(axis, field, f"{head}max {largest:.0e}", **limits)
-        axes[line, 0].text(
-            -0.12,
-            0.5,
-            name,
-            rotation=90,
-            ha="right",
-            va="center",
-            fontsize=9,
-            transform=axes[line, 0].transAxes,
-        )
-    heading = f"{METHOD_STYLE[method].label} on {EXPERIMENTS[experiment]}"
-    figure.suptitle(
-        f"{heading}, {regime_label(experiment, regime)}: error, residual and correction",
-        fontsize=10,
-    )
+        _beside(axes[line, 0], "|error|" if line == 0 else quantity, rotation=90, fontsize=9)
     return figure
 
 
-COMPARED = (
-    ("in-distribution", "ens-zero-field"),
-    ("in-distribution", "ens"),
-    ("shift", "ens"),
-    ("noisy-input", "ens"),
-    ("in-distribution", "ens-contractive"),
-    ("shift", "ens-contractive"),
-)
-
-
-def iterations_side_by_side(results: Results, experiment: str, quantity: str) -> Figure | None:
+def iterations(results: Results, experiment: str, quantity: str) -> Figure | None:
     """Magnitude of the error or the residual over iterations, a line a method and regime."""
     lines = [
         (regime, method, steps)
-        for regime, method in COMPARED
-        if len(steps := snapshot_steps(results, experiment, regime, method)) > 1
+        for (name, regime, method), steps in followed(results).items()
+        if name == experiment and len(steps) > 1
     ]
     if len(lines) < 2:
         return None
     width = max(len(steps) for _, _, steps in lines)
     size = (PANEL * width + 2.2, (PANEL + 0.12) * len(lines) + 0.6)
-    figure = Figure(figsize=size, dpi=DPI, layout="constrained")
-    axes = figure.subplots(len(lines), width, squeeze=False)
+    title = f"{experiment_label(experiment)}: |{quantity}| over iterations"
+    figure, axes = canvas(len(lines), width, size, title)
     pictures = {
-        (line, column): np.abs(field)
+        (line, column): np.abs(results.fields[name])
         for line, (regime, method, steps) in enumerate(lines)
         for column, step in enumerate(steps)
-        if (field := results.fields.get(f"{experiment}/{regime}/{method}@{step}/{quantity}"))
-        is not None
-        and np.isfinite(field).all()
+        if (name := f"{experiment}/{regime}/{method}@{step}/{quantity}") in results.fields
     }
-    smallest, largest = log_range(list(pictures.values()))
-    norm = LogNorm(smallest, largest)
+    smallest, largest = log_range(pictures.values())
     for (line, column), axis in np.ndenumerate(axes):
         axis.set_axis_off()
         field = pictures.get((line, column))
         if field is not None:
             axis.set_axis_on()
             title = f"step {lines[line][2][column]}, max {float(field.max()):.0e}"
+            norm = LogNorm(smallest, largest)
             image = panel(axis, np.maximum(field, smallest), title, cmap="cividis", norm=norm)
     for line, (regime, method, _) in enumerate(lines):
-        label = f"{METHOD_STYLE[method].label}\n{regime_label(experiment, regime)}"
-        axes[line, 0].text(
-            -0.1, 0.5, label, ha="right", va="center", fontsize=8, transform=axes[line, 0].transAxes
-        )
+        label = f"{METHODS[method].label}\n{regime_label(experiment, regime)}"
+        _beside(axes[line, 0], label, fontsize=8)
     bar = figure.colorbar(image, ax=axes.ravel().tolist(), shrink=0.6, aspect=30, pad=0.01)
     bar.ax.tick_params(labelsize=7)
-    figure.suptitle(f"{EXPERIMENTS[experiment]}: |{quantity}| over iterations", fontsize=10)
     return figure
+
+
+def animations(results: Results) -> dict[str, tuple[dict[str, Field], Field]]:
+    """Truth, answer and error of ENS over time with the times, by the name of the file."""
+    found = {}
+    for experiment, regime in places(results):
+        place = f"{experiment}/{regime}"
+        items, errors = results.items(place), errors_of(results, place)
+        method = next((m for m in errors if m.startswith("ens")), None)
+        if is_flow(experiment) and method is not None and {"truth", "times"} <= items.keys():
+            fields = {"truth": items["truth"], "ENS": items["truth"] + errors[method]}
+            found[f"flow-{experiment}-{regime}"] = (
+                {**fields, "error": errors[method]},
+                items["times"],
+            )
+    return found

@@ -1,172 +1,35 @@
-"""What a method is called and how it is drawn: once, for all tables and figures.
+"""How curves, axes and legends look, and how a picture becomes a file.
 
-Colours are those of Okabe and Ito, which differ for every kind of colour vision. Colour alone
-carries nothing: in black and white, marker and line tell the methods apart. Between walls and in a
-flow a method has the same colour and marker, but not the same networks and so not the same name.
+A method has its colour, marker and line from its row; colour alone carries nothing. What has no row
+is given one of the spare looks.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from neuralsolver.experiments import paper
+from neuralsolver.experiments.methods import GREEN, GREY, METHODS, ORANGE, SKY
+from neuralsolver.experiments.paper import EXPERIMENTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLACK, GREY = "#000000", "#7F7F7F"
-ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
-BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
-
 DPI = 110
 
 
-@dataclass(frozen=True)
-class Style:
-    """Name, colour, marker and line of one method."""
+class Style(NamedTuple):
+    """Name, colour, marker and line of one curve."""
 
     label: str
     colour: str
     marker: str
     line: str = "-"
-
-
-METHOD_STYLE = {
-    "ens": Style("ENS (paper's recipe)", BLUE, "o"),
-    "ens-plateau": Style("ENS, stopped by its residual", BLUE, "x", ":"),
-    "ens-contractive": Style("ENS, contractive", VERMILION, "s"),
-    "ens-accelerated": Style("ENS, accelerated", PURPLE, "D", "-."),
-    "ens-zero-field": Style("ENS without the residual", ORANGE, "v", "--"),
-    "ens-gradient": Style("ENS on the gradient", PURPLE, "^", "--"),
-    "ens-residual-loss": Style("ENS, residual loss", GREEN, "<", ":"),
-    "ens-fno": Style("ENS, FNO", ORANGE, "p", "--"),
-    "ens-cnn-fno": Style("ENS, CNN-FNO", GREEN, "h", "-."),
-    "ens-fno-cnn": Style("ENS, FNO-CNN", SKY, "H", ":"),
-    "ens-unet": Style("ENS, U-net", BLACK, "d", "--"),
-    "fno": Style("FNO", GREEN, "^", "--"),
-    "pino": Style("PINO", ORANGE, "s", "--"),
-    "pino-ttop": Style("PINO(TTOP)", BLACK, "X", "-."),
-    "operator": Style("CNN-FNO-CNN", SKY, "^", "--"),
-    "operator-pino": Style("CNN-FNO-CNN(PINO)", SKY, "v", ":"),
-    "operator-ttop": Style("CNN-FNO-CNN(TTOP)", SKY, "X", "-."),
-    "pinn": Style("PINN", GREY, "P", "--"),
-    "gradient-descent": Style("gradient descent", GREEN, ">", ":"),
-    "newton": Style("Newton", PURPLE, "8", "-."),
-    "newton-from-noise": Style("Newton from noise", PURPLE, "P", ":"),
-    "newton-from-prediction": Style("Newton from the prediction", PURPLE, "s", "-"),
-    "newton-from-noised-prediction": Style("Newton, noised prediction", PURPLE, "p", "--"),
-    "gauss-newton": Style("Gauss-Newton", ORANGE, "<", ":"),
-    "gauss-newton-from-noise": Style("Gauss-Newton from noise", ORANGE, "P", ":"),
-    "gauss-newton-from-prediction": Style("Gauss-Newton from the prediction", ORANGE, "D", "-"),
-    "gauss-newton-from-noised-prediction": Style(
-        "Gauss-Newton, noised prediction", ORANGE, "h", "--"
-    ),
-    "reference": Style("classical solver", BLACK, "*", ":"),
-    "truth": Style("ground truth (floor)", GREY, "_", ":"),
-    "zero": Style("zero field", GREY, "|", ":"),
-}
-
-
-def _renamed(method: str, label: str) -> Style:
-    return replace(METHOD_STYLE[method], label=label)
-
-
-COARSE = {f"integrator-{points}": points for points in paper.COARSE_GRIDS}
-"""The classical solver of the flows on coarser grids, by the points along a side."""
-
-# of the variants of ENS the colour tells the recipe
-FLOW_STYLE = {
-    "ens": _renamed("ens", "ENS (paper's recipe), transformer"),
-    "ens-contractive": _renamed("ens-contractive", "ENS, contractive, transformer"),
-    "ens-accelerated": _renamed("ens-accelerated", "ENS, accelerated, transformer"),
-    "ens-contractive-cnn": Style("ENS, contractive, CNN-FNO-CNN", VERMILION, "d", "--"),
-    "fno": _renamed("fno", "FNO-3D"),
-    "pino": _renamed("pino", "PINO-3D"),
-    "pino-ttop": _renamed("pino-ttop", "PINO-3D(TTOP)"),
-    "operator": _renamed("operator", "transformer"),
-    "operator-pino": _renamed("operator-pino", "transformer(PINO)"),
-    "operator-ttop": _renamed("operator-ttop", "transformer(TTOP)"),
-    "operator-cnn": Style("CNN-FNO-CNN", SKY, "s", "--"),
-    **{
-        method: Style(f"classical solver, {n} × {n}", BLACK, f"${n}$")
-        for method, n in COARSE.items()
-    },
-    "reference": METHOD_STYLE["reference"],
-    "still": Style("nothing moves", GREY, "1", ":"),
-    "truth": METHOD_STYLE["truth"],
-    "zero": METHOD_STYLE["zero"],
-}
-
-FLOWS = paper.FLOWS
-
-
-def styles_in(experiment: str) -> Mapping[str, Style]:
-    """The methods of an experiment and how they are drawn there, in the order of every legend."""
-    return FLOW_STYLE if experiment in FLOWS else METHOD_STYLE
-
-
-BACKBONES = {
-    "ens": "CNN-FNO-CNN",
-    "ens-fno": "FNO",
-    "ens-cnn-fno": "CNN-FNO",
-    "ens-fno-cnn": "FNO-CNN",
-    "ens-unet": "U-net",
-}
-"""The backbones of the ablation, as the paper names them."""
-
-EXPERIMENTS = {
-    "helmholtz": "Helmholtz",
-    "poisson": "Poisson",
-    "darcy": "Darcy",
-    "nonlinear-helmholtz": "nonlinear Helmholtz",
-    "navier-stokes": "Navier-Stokes",
-    "kolmogorov": "Kolmogorov flow",
-    "ablations": "Helmholtz ablations",
-}
-
-REGIMES = {
-    "in-distribution": "in-distribution",
-    "shift": "parameter shift",
-    "cross-equation": "cross-equation",
-    "super-resolution": "super-resolution",
-    "kappa-4.2": "κ = 4.2",
-    "kappa-4.4": "κ = 4.4",
-    "kappa-4.5": "κ = 4.5",
-    "kappa-6": "κ = 6",
-    "contrast": "higher contrast",
-    "noisy-input": "noisy input",
-    "wrong-constant": "wrong constant",
-}
-
-SHIFTS = {
-    "helmholtz": "κ 1 → 3",
-    "ablations": "κ 1 → 3",
-    "poisson": "a 2 → 1",
-    "darcy": "f 100 → 200",
-    "nonlinear-helmholtz": "κ 2 → 3, λ 1 → 4",
-}
-FLOW_SHIFTS = {
-    ("navier-stokes", "viscosity-shift"): "viscosity 1e-4 → 1e-5",
-    ("navier-stokes", "forcing-shift"): "forcing 2π → 4π",
-    ("kolmogorov", "viscosity-shift"): "viscosity 5e-4 → 1e-3",
-    ("kolmogorov", "forcing-shift"): "forcing 8π → 10π",
-}
-
-
-def regime_label(experiment: str, regime: str) -> str:
-    """What a regime is called in a heading."""
-    if regime == "shift" and experiment in SHIFTS:
-        return f"shift {SHIFTS[experiment]}"
-    if (experiment, regime) in FLOW_SHIFTS:
-        return FLOW_SHIFTS[experiment, regime]
-    return REGIMES.get(regime, regime)
 
 
 SPARE = (
@@ -179,35 +42,52 @@ SPARE = (
     (GREY, "^", "--"),
     (ORANGE, "8", "-"),
 )
-"""For methods without a style of their own; none of the colours of ENS is among them."""
+"""None of the colours of ENS is among them."""
 
 
-def styles_of(methods: Iterable[str], labels: Mapping[str, str] | None = None) -> dict[str, Style]:
-    """A style for each method: its own, or one of the spare ones in turn."""
-    spare, found = cycle(SPARE), {}
-    for method in methods:
-        if method in METHOD_STYLE:
-            found[method] = METHOD_STYLE[method]
-        else:
-            label = (labels or {}).get(method) or method.replace("_", " ")
-            found[method] = Style(label, *next(spare))
-    return found
+def style(method: str, experiment: str = "helmholtz") -> Style:
+    """The looks of a method and its name in an experiment."""
+    row = METHODS[method]
+    label = row.label_in(EXPERIMENTS[experiment]) if experiment in EXPERIMENTS else row.label
+    return Style(label, row.colour, row.marker, row.line)
 
 
-def curve(axis: Axes, xs: list[float], ys: list[float], style: Style, **options: Any) -> None:
+def styles_of(names: Iterable[str]) -> dict[str, Style]:
+    """The styles of methods and of whatever else is drawn beside them."""
+    spare = cycle(SPARE)
+    return {
+        name: style(name) if name in METHODS else Style(name.replace("_", " "), *next(spare))
+        for name in names
+    }
+
+
+def canvas(
+    lines: int, columns: int, size: tuple[float, float], title: str, **sharing: Any
+) -> tuple[Figure, Any]:
+    """A figure with its title and an array of axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=DPI, layout="constrained")
+    figure.suptitle(title, fontsize=10)
+    return figure, figure.subplots(lines, columns, squeeze=False, **sharing)
+
+
+def curve(axis: Axes, xs: list[float], ys: list[float], look: Style, **options: Any) -> None:
     """One curve of a method, with about ten markers however many points it has."""
+    if not xs:
+        return
     axis.plot(
         xs,
         ys,
-        color=style.colour,
-        linestyle=style.line,
-        marker=style.marker,
+        color=look.colour,
+        linestyle=look.line,
+        marker=look.marker,
         markersize=4.5,
         markeredgecolor="white",
         markeredgewidth=0.4,
         markevery=max(1, len(xs) // 10),
         linewidth=1.5,
-        label=style.label,
+        label=look.label,
         **options,
     )
 
@@ -249,7 +129,7 @@ def png(figure: Figure) -> bytes:
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]
     pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
-    picture = Image.fromarray(pixels[..., :3])
     memory = io.BytesIO()
-    picture.quantize(256, dither=Image.Dither.NONE).save(memory, format="png")
+    picture = Image.fromarray(pixels[..., :3]).quantize(256, dither=Image.Dither.NONE)
+    picture.save(memory, format="png")
     return memory.getvalue()

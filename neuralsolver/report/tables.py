@@ -1,260 +1,360 @@
-"""The tables of the paper with our numbers beside the printed ones.
-
-A line named "here" is ours, a line named "paper" repeats what the paper prints, with the paper's
-own marks. Ours are marked among the learned methods that gave an answer for every sample. Classical
-solvers and floors stand below a rule and take no part.
-"""
+"""Every table: those of forward predictions, ratios, ablations, starts, and what things cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
+from math import isfinite
+from typing import Any
 
-from neuralsolver.report.layout import (
-    NOT_RUN,
-    Cell,
-    Line,
-    Table,
-    mark_columns,
-    measured,
-    quoted,
+from neuralsolver.experiments.methods import METHODS
+from neuralsolver.experiments.paper import EXPERIMENTS, Experiment
+from neuralsolver.experiments.trainings import BACKBONES, moving
+from neuralsolver.report.beside import MARKS, MATCHED, METRICS, forward, matched
+from neuralsolver.report.layout import NOT_RUN, Cell, Table, number, remarks
+from neuralsolver.report.results import (
+    FAILURES,
+    Results,
+    Row,
+    printed,
+    published,
+    regime_label,
 )
-from neuralsolver.report.published import printed, rows_of
-from neuralsolver.report.rows import Results, Row
-from neuralsolver.report.style import BACKBONES, COARSE, EXPERIMENTS, styles_in
+from neuralsolver.report.specification import Place, Select, build, column, line, quote, sizes
 
-HERE, PAPER = "here", "paper"
-MARKS = (
-    "Ours are marked among the learned methods with an answer for every sample (best bold, second "
-    "underlined, in Markdown italic), the paper's numbers as in the paper."
-)
-PRINTED_NAME = {"ens": "ENS", "fno": "FNO", "pino": "PINO", "pino-ttop": "PINO(TTOP)"}
-LEARNED = (
-    "ens",
-    "ens-plateau",
-    "ens-contractive",
-    "ens-accelerated",
-    "fno",
-    "pino",
-    "pino-ttop",
-)
-UNLEARNED = ("reference", "truth", "zero")
-FLOW_LEARNED = (
-    "ens",
-    "ens-contractive",
-    "ens-accelerated",
-    "ens-contractive-cnn",
-    "fno",
-    "pino",
-    "pino-ttop",
-)
-FLOW_UNLEARNED = ("truth", "reference", *COARSE, "still", "zero")
-FLOW_FLOOR = (
-    "The truth of a flow has a residual too, the floor below the rule: under it, less is no better."
-)
+STATIC = tuple(e for e in EXPERIMENTS.values() if e.printed and not moving(e.equation))
+FLOWS = tuple(e for e in EXPERIMENTS.values() if moving(e.equation))
 
 
-@dataclass(frozen=True)
-class Forward:
-    """One table of forward predictions: its label in the paper and its regimes in their order.
+def ratio(above: Row | None, below: Row | None) -> Cell:
+    """Our error above over our error below, and in words what did not go as asked."""
+    if above is None or below is None:
+        return Cell(NOT_RUN)
+    remark = remarks(above) or remarks(below)
+    if not above.error or not below.error or not isfinite(above.error / below.error):
+        return Cell(remark or "n/a")
+    value = above.error / below.error
+    text = f"{value:.3g}" if value < 1e4 else f"{value:.1e}"
+    answered = not (above.count(*FAILURES) or below.count(*FAILURES))
+    return Cell(f"{text} ({remark})" if remark else text, value if answered else None)
 
-    `regimes` maps our keys to the printed headings.
-    """
 
-    experiment: str
-    label: str
-    regimes: Mapping[str, str]
-    timed: bool = False
+def gain(results: Results, s: Select) -> Cell:
+    """Error of one method over that of another, or over its own in the regime `base`."""
+    pair = [(s["regime"], s["alone"]), (s["regime"], s["inside"])]
+    if "base" in s:
+        pair = [(s["regime"], s["inside"]), (s["base"], s["inside"])]
+    if "rows" in s:
+        names = dict(zip((s["alone"], s["inside"]), s["rows"].split(", "), strict=True))
+        e = EXPERIMENTS[s["experiment"]]
+        quotes = [printed(s["label"], names[m], e.regime(r).printed, "error") for r, m in pair]
+        above, below = (found.value if found else None for found in quotes)
+        return Cell(f"{above / below:.3g}" if above and below else "n/a")
+    found = ratio(*(results.get(s["experiment"], *place) for place in pair))
+    target = s.get("target")
+    if target is None or found.value is None:
+        return found
+    met = found.value <= target if "base" in s else found.value >= target
+    return replace(found, mark="best") if met else found
 
 
-IN, CROSS, SUPER = "In-distribution", "Cross-equation", "Super-resolution"
-FLOW = {
-    "in-distribution": IN,
-    "viscosity-shift": "Viscosity-shift",
-    "forcing-shift": "Forcing-shift",
-    "super-resolution": SUPER,
+def ratios(results: Results) -> Table:
+    """How many times smaller than that of FNO the error of ENS is."""
+    caption = (
+        "Error of FNO over error of ENS, both relative L₂: above 1 ENS is better. First the ratio "
+        "of the numbers the paper prints, then ours."
+    )
+    columns = [
+        column("paper", by=gain, alone="fno", inside="ens", rows="FNO, ENS"),
+        column("here, paper's recipe", by=gain, alone="fno", inside="ens"),
+        column("here, contractive", by=gain, alone="fno", inside="ens-contractive"),
+    ]
+    blocks = (
+        [
+            line(e.label, r.label, experiment=e.name, regime=r.key, label=e.printed)
+            for r in e.regimes
+            if r.printed
+        ]
+        for e in STATIC
+    )
+    return build(results, "ratios", caption, "equation, regime", columns=columns, blocks=blocks)
+
+
+TARGETS = {
+    ("navier-stokes", "in-distribution"): 8.0,
+    ("navier-stokes", "viscosity-shift"): 4.0,
+    ("navier-stokes", "forcing-shift"): 12.0,
+    ("kolmogorov", "in-distribution"): 4.0,
+    ("kolmogorov", "viscosity-shift"): 3.0,
+    ("kolmogorov", "forcing-shift"): 6.0,
 }
-FORWARD = (
-    Forward(
-        "helmholtz",
-        "forward_helmholtz",
-        {
-            "in-distribution": IN,
-            "shift": "Wavenumber-shift",
-            "cross-equation": CROSS,
-            "super-resolution": SUPER,
-        },
-        timed=True,
-    ),
-    Forward(
-        "poisson",
-        "forward_poisson",
-        {
-            "in-distribution": IN,
-            "super-resolution": SUPER,
-            "shift": "Extrapolation",
-            "cross-equation": CROSS,
-        },
-    ),
-    Forward(
-        "darcy",
-        "Darcy",
-        {"in-distribution": IN, "shift": "Extrapolation", "super-resolution": SUPER},
-    ),
-    Forward(
-        "nonlinear-helmholtz",
-        "nonlinear_hz",
-        {"in-distribution": IN, "shift": "Extrapolation", "super-resolution": SUPER},
-    ),
-    Forward("navier-stokes", "forward_NS", FLOW, timed=True),
-    Forward("kolmogorov", "kolmogorov", FLOW, timed=True),
-)
-STATIC, DYNAMIC = FORWARD[:4], FORWARD[4:]
+"""The gain that a regime has to reach, ours and chosen beforehand. A gain compares one architecture
+with itself, so it is the corrections that it measures."""
+GROWTH = 2.0
+"""What the error may grow by on twice the points."""
 
 
-Names = Mapping[str, str]
-"""Methods and what the paper calls them, empty where it has none."""
+def flow_ratios(results: Results) -> Table | None:
+    """Gain of every regime and growth on the finer grid, of both backbones and both recipes."""
+    present = [e for e in FLOWS if e.name in results.experiments]
+    if not present:
+        return None
+    caption = (
+        "Error of the backbone alone over error of ENS on the same backbone, both relative L₂: "
+        "above 1 ENS is better. Last in each block, the error of ENS on twice the points over its "
+        "error as trained: the smaller the better. First the ratios of the numbers the paper "
+        "prints, then the target, then ours; bold where every sample has an answer and the target "
+        "is met."
+    )
+    here, there = "transformer here", "CNN-FNO-CNN here"
+    columns = [
+        column("paper", by=gain, alone="operator", inside="ens", rows="VideoPDE, ENS"),
+        column("target", by=lambda results, s: Cell(s["wanted"])),
+        column("paper's recipe", here, by=gain, alone="operator", inside="ens"),
+        column("contractive", here, by=gain, alone="operator", inside="ens-contractive"),
+        column("accelerated", here, by=gain, alone="operator", inside="ens-accelerated"),
+        column("contractive", there, by=gain, alone="operator-cnn", inside="ens-contractive-cnn"),
+    ]
+    blocks = []
+    for e in present:
+        flow: dict[str, Any] = {"experiment": e.name, "label": MATCHED[e.name]}
+        block = []
+        for r in e.regimes:
+            target = TARGETS.get((e.name, r.key))
+            wanted = "" if target is None else f"≥ {target:g}"
+            block.append(line(e.label, r.label, **flow, regime=r.key, target=target, wanted=wanted))
+        flow |= {"regime": "super-resolution", "base": "in-distribution", "target": GROWTH}
+        words = "super-resolution over in-distribution"
+        blocks.append([*block, line(e.label, words, **flow, wanted=f"≤ {GROWTH:g}")])
+    return build(results, "flow-ratios", caption, "flow, regime", columns=columns, blocks=blocks)
 
 
-def forward(spec: Forward) -> Callable[[Results], Table | None]:
-    """The maker of one table of forward predictions; flows only once they have been run."""
-    learned, unlearned = (FLOW_LEARNED, FLOW_UNLEARNED) if spec in DYNAMIC else (LEARNED, UNLEARNED)
-
-    def make(results: Results) -> Table | None:
-        if spec in DYNAMIC and spec.experiment not in results.experiments:
-            return None
-        caption = (
-            f"{EXPERIMENTS[spec.experiment]}: forward prediction (the paper's tab:{spec.label})."
-        )
-        return against_paper(
-            results,
-            spec,
-            name=f"forward-{spec.experiment}",
-            caption=f"{caption} {FLOW_FLOOR}" if spec in DYNAMIC else caption,
-            learned=[{method: PRINTED_NAME.get(method, "") for method in learned}],
-            unlearned=unlearned,
-        )
-
-    return make
+EXTRAPOLATION = {
+    "linear Helmholtz": ("helmholtz", "Extrapolation"),
+    "nonlinear Helmholtz": ("nonlinear-helmholtz", "Extrapolation"),
+    "Poisson": ("poisson", "Scaling shift"),
+    "Darcy flow": ("darcy", "Forcing shift"),
+    "Navier-Stokes": ("navier-stokes", ""),
+    "Kolmogorov flow": ("kolmogorov", ""),
+}
+"""Equations of tab:extrap, our experiments, and what the regime `shift` is called there."""
 
 
-def against_paper(
-    results: Results,
-    spec: Forward,
-    *,
-    name: str,
-    caption: str,
-    learned: Sequence[Names],
-    unlearned: tuple[str, ...],
-) -> Table:
-    """Our learned methods above what the paper prints for them, a block each of `learned`.
-
-    Below follow the methods that are quoted only, and those that are not learned.
-    """
-    known = {printed_name for names in learned for printed_name in names.values()}
-    others = [row for row in rows_of(spec.label) if row not in known]
-    quoted_only = [Line((row, PAPER), _printed_cells(spec, row)) for row in others]
-    floors = [_our_line(results, spec, method) for method in unlearned]
-    blocks = [*(_block(results, spec, names) for names in learned), quoted_only, floors]
-    columns = ("L₂", "residual") * len(spec.regimes)
-    groups = tuple((heading, 2) for heading in spec.regimes.values())
-    return Table(
-        name,
-        f"{caption} {sizes(results, spec.experiment, spec.regimes)}{MARKS}",
-        ("method", "source"),
-        (("seconds",) if spec.timed else ()) + columns,
-        tuple(tuple(block) for block in blocks if block),
-        ((("", 1),) if spec.timed else ()) + groups,
+def extrapolation(results: Results) -> Table:
+    """What changes between training and evaluation, and what it costs."""
+    blocks: list[list[Place]] = []
+    for row, (experiment, shift) in EXTRAPOLATION.items():
+        blocks.append([])
+        headings = (c for table, name, c, _ in published() if (table, name) == ("extrap", row))
+        for heading in dict.fromkeys(headings):
+            regime = "shift" if heading == shift else heading.lower().replace(" ", "-")
+            select = {"experiment": experiment, "regime": regime, "label": "extrap", "row": row}
+            blocks[-1].append(line(row, heading, compared=True, heading=heading, **select))
+    methods = (METHODS[key] for key in ("fno", "ens", "ens-contractive"))
+    columns = [
+        column("training", by=quote, metric="training"),
+        column("evaluation", by=quote, metric="evaluation"),
+        column("grid here", by=_grids),
+        *(column(method.label, method=method.key, metric="error") for method in methods),
+    ]
+    caption = f"Regimes of extrapolation (the paper's tab:extrap), and our L₂ errors there. {MARKS}"
+    return build(
+        results,
+        "extrapolation",
+        caption,
+        "equation, regime",
+        columns=columns,
+        blocks=blocks,
+        along=-3,
     )
 
 
-def _block(results: Results, spec: Forward, names: Names) -> list[Line]:
-    """Learned methods, marked among themselves, each above what the paper prints for it."""
-    ours = mark_columns([_our_line(results, spec, method) for method in names])
-    block: list[Line] = []
-    for line, printed_name in zip(ours, names.values(), strict=True):
-        block.append(line)
-        if printed_name:
-            block.append(Line(("", PAPER), _printed_cells(spec, printed_name)))
-    return block
+def _grids(results: Results, s: Select) -> Cell:
+    ends = (results.grids(s["experiment"], (key,)) for key in ("in-distribution", s["regime"]))
+    first, last = (grids.split(" ")[0] for grids in ends)
+    return Cell(f"{first} → {last}" if first and last else NOT_RUN)
 
 
-def _our_line(results: Results, spec: Forward, method: str) -> Line:
-    label = styles_in(spec.experiment)[method].label
-    return Line((label, HERE), _our_cells(results, spec, method))
-
-
-def _our_cells(results: Results, spec: Forward, method: str) -> tuple[Cell, ...]:
-    cells = []
-    if spec.timed:
-        row = results.get(spec.experiment, "in-distribution", method)
-        cells.append(_seconds(row))
-    for regime in spec.regimes:
-        row = results.get(spec.experiment, regime, method)
-        cells += [measured(row, "error"), measured(row, "residual")]
-    return tuple(cells)
-
-
-def _seconds(row: Row | None) -> Cell:
-    if row is not None and row.seconds_batch_1 is None:
-        return Cell("not timed")
-    return measured(row, "seconds_batch_1")
-
-
-def _printed_cells(spec: Forward, row: str) -> tuple[Cell, ...]:
-    cells = [quoted(printed(spec.label, row, IN, "seconds"))] if spec.timed else []
-    for heading in spec.regimes.values():
-        for metric in ("error", "residual"):
-            cells.append(quoted(printed(spec.label, row, heading, metric)))
-    return tuple(cells)
-
-
-def sizes(results: Results, experiment: str, regimes: Collection[str]) -> str:
-    """Grid, samples and seeds of our rows, in a sentence."""
-    rows = [
-        row
-        for (name, regime, _), row in results.rows.items()
-        if name == experiment and regime in regimes
-    ]
-    if not rows:
-        return "None of our rows is there yet. "
-    grids = sorted({row.resolution for row in rows})
-    samples = sorted({row.samples // row.seeds for row in rows})
-    seeds = max(row.seeds for row in rows)
-    text = f"Grids here: {', '.join(f'{n} × {n}' for n in grids)}; "
-    text += f"samples: {', '.join(map(str, samples))}"
-    return text + (f"; up to {seeds} seeds, mean ± spread between them. " if seeds > 1 else ". ")
+def backbone_labels() -> dict[str, str]:
+    """ENS with each backbone of the ablation, as the paper names them."""
+    return {"ens": "CNN-FNO-CNN"} | {f"ens-{b.key}": b.label for b in BACKBONES.values()}
 
 
 def backbones(results: Results) -> Table:
-    """ENS with five backbones."""
-    metrics = ("error", "residual", "steps")
-    lines = []
-    for method in BACKBONES:
-        row = results.get(results.ablations, "in-distribution", method)
-        cells = [measured(row, metric) for metric in metrics]
-        converged = _converged(row)
-        if converged.text == "no":  # then the number of steps is no achievement
-            cells[-1] = replace(cells[-1], value=None)
-        lines.append(Line((BACKBONES[method], HERE), (*cells, converged)))
-    block: list[Line] = []
-    for line in mark_columns(lines):
-        block.append(line)
-        cells = [
-            quoted(printed("Ablation", line.labels[0], "Helmholtz", metric))
-            for metric in (*metrics, "converged")
-        ]
-        block.append(Line(("", PAPER), tuple(cells)))
+    """ENS with other backbones."""
+    block = []
+    ours = {"experiment": "ablations", "regime": "in-distribution"}
+    theirs: dict[str, Any] = {"by": quote, "label": "Ablation", "heading": "Helmholtz"}
+    for method, words in backbone_labels().items():
+        block.append(line(words, "here", compared=True, method=method, **ours))
+        block.append(line("", "paper", row=words, **theirs))
     caption = (
         "Helmholtz in-distribution, ENS with other backbones (the paper's tab:Ablation). "
-        f"{sizes(results, results.ablations, ('in-distribution',))}Converged here means: no sample "
+        f"{sizes(results, 'ablations', ('in-distribution',))}Converged here means: no sample "
         f"diverged or was still falling at the limit. {MARKS}"
     )
-    columns = ("L₂", "residual", "k", "converged")
-    return Table("backbones", caption, ("backbone", "source"), columns, (tuple(block),))
+    names = {**METRICS, "steps": "k", "converged": "converged"}
+    columns = [column(words, metric=metric) for metric, words in names.items()]
+    return build(results, "backbones", caption, "backbone, source", columns=columns, blocks=[block])
 
 
-def _converged(row: Row | None) -> Cell:
-    if row is None:
-        return Cell(NOT_RUN)
-    return Cell("no" if row.count("DIVERGED", "OUT_OF_MEMORY", "STEP_LIMIT") else "yes")
+def signals(results: Results) -> Table:
+    """What the corrector reads, and what it is trained on."""
+    regimes = {regime.key: regime.label for regime in EXPERIMENTS["ablations"].regimes}
+    caption = (
+        "Helmholtz, ENS reading the residual, a zero field in its place, or the gradient of the "
+        f"residual loss; last, trained on that loss. {sizes(results, 'ablations', regimes)}{MARKS}"
+    )
+    columns = [
+        column(words, label, regime=key, metric=metric)
+        for key, label in regimes.items()
+        for metric, words in METRICS.items()
+    ]
+    block = [
+        line(METHODS[method].label, compared=True, experiment="ablations", method=method)
+        for method in ("ens", "ens-zero-field", "ens-gradient", "ens-residual-loss")
+    ]
+    return build(results, "signals", caption, "method", columns=columns, blocks=[block])
+
+
+STARTS = {
+    "": "zero field",
+    "-from-noise": "noise",
+    "-from-prediction": "prediction",
+    "-from-noised-prediction": "prediction with noise",
+}
+
+
+def newton(results: Results) -> Table:
+    """Newton and Gauss-Newton from near and far."""
+    words = "Newton and Gauss-Newton by their start; answered: samples that reached the tolerance."
+    blocks = [
+        [
+            line(e.label, r.label, METHODS[solver].label, start, method=key, **place)  # type: ignore[arg-type]
+            for solver in ("newton", "gauss-newton")
+            for suffix, start in STARTS.items()
+            if results.get(e.name, r.key, key := f"{solver}{suffix}")
+        ]
+        for e in sorted(EXPERIMENTS.values(), key=lambda e: e.name)
+        for r in e.regimes
+        for place in [{"experiment": e.name, "regime": r.key, "counted": True}]
+    ]
+    names = {"answered": "answered", **METRICS, "steps": "steps"}
+    columns = [column(name, metric=metric) for metric, name in names.items()]
+    return build(
+        results, "newton", words, "equation, regime, method, start", columns=columns, blocks=blocks
+    )
+
+
+BEYOND = (
+    "kappa-4.2",
+    "kappa-4.4",
+    "kappa-4.5",
+    "kappa-6",
+    "contrast",
+    "noisy-input",
+    "wrong-constant",
+)
+CONTESTANTS = ("fno", "pino-ttop", "ens", "ens-contractive", "ens-accelerated")
+
+
+def beyond(results: Results) -> Table:
+    """Near and past resonance, higher contrast, noise on the input, a constant that is wrong."""
+    caption = (
+        "Regimes beyond the paper. The last two columns, the classical solver and the "
+        f"ground truth itself (the floor), take no part in the marks. {MARKS}"
+    )
+    blocks: list[list[Place]] = []
+    for key in BEYOND:
+        blocks.append([])
+        for e in STATIC:
+            if (e.name, key) not in {place[:2] for place in results.rows}:
+                continue
+            labels = (e.label, regime_label(e.name, key))
+            for metric, words in {**METRICS, "steps": "steps"}.items():
+                select = {"experiment": e.name, "regime": key, "metric": metric}
+                blocks[-1].append(line(*labels, words, compared=metric != "steps", **select))
+                labels = ("", "")
+    methods = (*CONTESTANTS, "reference", "truth")
+    columns = [column(METHODS[method].label, method=method) for method in methods]
+    names, along = "equation, regime, metric", len(CONTESTANTS)
+    return build(results, "beyond", caption, names, columns=columns, blocks=blocks, along=along)
+
+
+def seconds(results: Results, name: str, experiments: Iterable[Experiment]) -> Table | None:
+    """Seconds per sample, one sample at a time and 32 at once."""
+    present = [e for e in experiments if e.name in results.experiments]
+    if not present:
+        return None
+    caption = (
+        "Seconds per sample in-distribution, on the machine named in the rows; classical methods "
+        "below the rule."
+    )
+    columns = [
+        column(f"batch {size}", e.label, experiment=e.name, metric=f"seconds_batch_{size}")
+        for e in present
+        for size in (1, 32)
+    ]
+    blocks: tuple[list[Place], ...] = ([], [])
+    for method in METHODS.values():
+        rows = [results.get(e.name, "in-distribution", method.key) for e in present]
+        if method.kind != "bound" and any(rows):
+            label, below = method.label_in(present[0]), method.kind == "classical"
+            blocks[below].append(line(label, regime="in-distribution", method=method.key))
+    return build(results, name, caption, "method", columns=columns, blocks=blocks)
+
+
+GENERATION = {
+    "Linear Helmholtz": "Helmholtz κ=1",
+    "Poisson": "Poisson",
+    "Nonlinear Helmholtz": "nonlinear Helmholtz κ=2 λ=1",
+    "Darcy": "Darcy",
+    "Navier-Stokes": "Navier-Stokes",
+    "Kolmogorov Flow": "Kolmogorov",
+}
+"""Equations of tab:datagen, and how their names begin in reference.json."""
+
+
+def data_generation(results: Results) -> Table:
+    """Seconds to compute one training sample."""
+    caption = (
+        "Seconds per sample of data generation (the paper's tab:datagen), 128 × 128; ours on one "
+        "CPU thread, from reference.json."
+    )
+    block = []
+    for name, start in GENERATION.items():
+        study: list[Select] = results.study("reference") or []
+        timings: Select = next((r for r in study if str(r["equation"]).startswith(start)), {})
+        block.append(line(name, str(timings.get("method", "")), row=name, timings=timings))
+    columns = [
+        column("paper", by=quote, label="datagen", heading="all", metric="seconds"),
+        column("textbook solver here", by=_timed, key="baseline_seconds"),
+        column("our solver here", by=_timed, key="seconds"),
+    ]
+    return build(
+        results, "data-generation", caption, "equation, our solver", columns=columns, blocks=[block]
+    )
+
+
+def _timed(results: Results, s: Select) -> Cell:
+    value = s["timings"].get(s["key"])
+    return Cell(number(value) if value else NOT_RUN)
+
+
+def tables(results: Results) -> list[Table]:
+    """Every table of some results, in the order of the page."""
+    found = (
+        *(forward(e).table(results) for e in (*STATIC, *FLOWS)),
+        ratios(results),
+        extrapolation(results),
+        backbones(results),
+        *(matched(EXPERIMENTS[name]).table(results) for name in MATCHED),
+        flow_ratios(results),
+        signals(results),
+        newton(results),
+        beyond(results),
+        seconds(results, "seconds", (*STATIC, EXPERIMENTS["ablations"])),
+        seconds(results, "seconds-flows", FLOWS),
+        data_generation(results),
+    )
+    return [table for table in found if table is not None]

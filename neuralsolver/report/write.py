@@ -4,32 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from neuralsolver.files import write_whole
-from neuralsolver.report import beyond, flows, matched, settings, tables
-from neuralsolver.report.animation import animate
-from neuralsolver.report.figures import makers
-from neuralsolver.report.flow_panels import animations
-from neuralsolver.report.layout import Table, latex, markdown
-from neuralsolver.report.rows import Results
-from neuralsolver.report.style import png
+from matplotlib.figure import Figure
 
-TABLES: tuple[Callable[[Results], Table | None], ...] = (
-    *(tables.forward(spec) for spec in tables.FORWARD),
-    beyond.ratios,
-    settings.extrapolation,
-    tables.backbones,
-    matched.matched_backbone,
-    *(matched.matched_flow(spec) for spec in matched.MATCHED_FLOWS),
-    flows.flow_ratios,
-    beyond.signals,
-    beyond.newton,
-    beyond.beyond,
-    beyond.seconds,
-    beyond.flow_seconds,
-    settings.data_generation,
-)
+from neuralsolver.experiments.paper import EXPERIMENTS
+from neuralsolver.files import write_whole
+from neuralsolver.report import cost, curves, panels
+from neuralsolver.report.animation import animate
+from neuralsolver.report.layout import latex, markdown
+from neuralsolver.report.results import Results
+from neuralsolver.report.sensors import write_sensors
+from neuralsolver.report.style import png
+from neuralsolver.report.tables import tables
+
+Maker = Callable[[Results], Figure | None]
+"""A figure of the results, or None where they lack its data."""
+
+
+def figures(results: Results) -> dict[str, Maker]:
+    """Every figure that exists in principle, by the name of its file without .png."""
+    found: dict[str, Maker] = {
+        "noisy-start": curves.noisy_start,
+        "starts": curves.starts,
+        "refinement": curves.refinement,
+        "gradient-conditioning": curves.gradient_conditioning,
+        "backbones": curves.backbones,
+        "darcy-time-to-accuracy": cost.time_to_accuracy,
+        "conditioning": cost.conditioning,
+    }
+    for name, experiment in EXPERIMENTS.items():
+        found[f"evolution-{name}"] = partial(curves.evolution, experiment=name)
+        if not experiment.ablation:
+            found[f"accuracy-{name}"] = partial(cost.accuracy, experiment=name)
+    for name, regime in panels.places(results):
+        found[f"qualitative-{name}-{regime}"] = partial(
+            panels.qualitative, experiment=name, regime=regime
+        )
+    for name, regime, method in panels.followed(results):
+        found[f"snapshots-{name}-{regime}-{method}"] = partial(
+            panels.snapshots, experiment=name, regime=regime, method=method
+        )
+        for quantity in ("error", "residual"):
+            found[f"iterations-{name}-{quantity}"] = partial(
+                panels.iterations, experiment=name, quantity=quantity
+            )
+    return found
 
 
 @dataclass
@@ -51,32 +72,24 @@ def write_report(folder: Path) -> Written:
     results, written = Results.read(folder), Written()
     for name in ("tables", "figures"):
         (folder / name).mkdir(exist_ok=True)
-    _write_tables(results, folder / "tables", written)
-    for name, make in sorted(makers(results).items()):
-        figure = make(results)
-        if figure is None:
-            written.skipped.append(name)
-        else:
-            written.put(folder / "figures" / f"{name}.png", png(figure))
-    for name, (fields, times) in animations(results).items():
-        written.files.append(animate(folder / "figures" / f"{name}.gif", fields, times))
-    return written
-
-
-def _write_tables(results: Results, folder: Path, written: Written) -> None:
     pages = [
         "# Tables\n\nWritten by `ens report` from the rows in the folder above; nothing here is "
         "edited by hand. L₂ is the mean relative error, residual the mean square of the residual "
         "field. A paper's number stands beside ours although grid, networks and training budget "
         'differ. "not run" means that there is no row yet.\n'
     ]
-    for make in TABLES:
-        table = make(results)
-        if table is None:
-            continue
-        text = markdown(table)
-        written.put(folder / f"{table.name}.md", text.encode())
-        written.put(folder / f"{table.name}.tex", latex(table).encode())
-        title = table.name.replace("-", " ").capitalize()
-        pages.append(f"## {title}\n\n{text}")
-    written.put(folder / "README.md", "\n".join(pages).encode())
+    for table in tables(results):
+        written.put(folder / "tables" / f"{table.name}.md", markdown(table).encode())
+        written.put(folder / "tables" / f"{table.name}.tex", latex(table).encode())
+        pages.append(f"## {table.name.replace('-', ' ').capitalize()}\n\n{markdown(table)}")
+    written.put(folder / "tables" / "README.md", "\n".join(pages).encode())
+    for name, make in sorted(figures(results).items()):
+        figure = make(results)
+        if figure is None:
+            written.skipped.append(name)
+        else:
+            written.put(folder / "figures" / f"{name}.png", png(figure))
+    for name, (fields, times) in panels.animations(results).items():
+        written.files.append(animate(folder / "figures" / f"{name}.gif", fields, times))
+    write_sensors(folder, written.put)
+    return written

@@ -63,6 +63,12 @@ class Observation:
 
     `stage` is "start" while a start is sought, on a coarser grid than that of the problem; "solve";
     or "polish". `norms` are the measured residuals, `scale` those of the first guess, their unit.
+
+    >>> import neuralsolver as ns
+    >>> solver, seen = ns.load("poisson"), []
+    >>> _ = solver.solve(ns.Problem.random(solver.equation, 64), observe=seen.append, steps=1)
+    >>> [(now.stage, now.step, tuple(now.u.shape)) for now in seen]
+    [('solve', 0, (1, 1, 64, 64)), ('solve', 1, (1, 1, 64, 64))]
     """
 
     stage: str
@@ -99,7 +105,15 @@ class Solve:
 
 
 class Solver(ABC):
-    """Anything that turns a Problem into a Solution. A subclass says how a solve is composed."""
+    """Anything that turns a Problem into a Solution. A subclass says how a solve is composed.
+
+    >>> import neuralsolver as ns
+    >>> solver = ns.load("poisson")
+    >>> problem = ns.Problem.random(solver.equation, 64)
+    >>> stages = [seen.stage for seen in solver.iterations(problem, steps=2)]
+    >>> stages
+    ['solve', 'solve', 'solve']
+    """
 
     @abstractmethod
     def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
@@ -132,7 +146,8 @@ class Solver(ABC):
     @torch.no_grad()
     def iterations(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Iterations:
         """The observations of a solve one after another; the generator returns the solution."""
-        running, spent = self.run(problem, u0, **options), 0.0
+        start = None if u0 is None else problem.adopt(u0)
+        running, spent = self.run(problem, start, **options), 0.0
         while True:
             begin = time.perf_counter()
             try:
@@ -173,7 +188,17 @@ def iterate(
     stop: StoppingRule,
     observe: Observer | None = None,
 ) -> Solution:
-    """Apply `stepper` to `u` until `stop` is content with every sample."""
+    """Apply `stepper` to `u` until `stop` is content with every sample.
+
+    A stepper of your own takes the iterate (`problem`, `u`, `residual`) and returns the next u,
+    here (B, 1, n, n):
+
+    >>> import neuralsolver as ns
+    >>> problem = ns.Problem.random(ns.Poisson(), 16)
+    >>> jacobi = lambda now: now.u + now.residual / (4 * 15**2)
+    >>> ns.iterate(jacobi, problem, problem.zeros(), ns.ResidualBelow(1e-3, 2000)).good
+    True
+    """
     begin = time.perf_counter()
     solution = drained(iterations(stepper, problem, u, stop), observe)
     return replace(solution, seconds=time.perf_counter() - begin)
@@ -182,7 +207,17 @@ def iterate(
 def iterations(
     stepper: Stepper, problem: Problem, u: Tensor, stop: StoppingRule, stage: str = "solve"
 ) -> Iterations:
-    """The loop as a generator: each iterate is observed before it is judged."""
+    """The loop as a generator: each iterate is observed before it is judged.
+
+    >>> import neuralsolver as ns
+    >>> problem = ns.Problem.random(ns.Poisson(), 16)
+    >>> jacobi = lambda now: now.u + now.residual / (4 * 15**2)
+    >>> for seen in ns.iterations(jacobi, problem, problem.zeros(), ns.FixedSteps(100)):
+    ...     if seen.step == 3:
+    ...         break  # it may be left at any time
+    >>> tuple(seen.u.shape)
+    (1, 1, 16, 16)
+    """
     ledger = _Ledger(problem, u)
     active, correction = problem, None
     while True:

@@ -44,7 +44,15 @@ READABLE = ("inputs", "solution", "error")
 
 
 class NeuralSolver(nn.Module, Solver):
-    """Predictor and corrector with their error signal, step size and stopping rule."""
+    """Predictor and corrector with their error signal, step size and stopping rule.
+
+    >>> import neuralsolver as ns
+    >>> from neuralsolver.models import FNO
+    >>> solver = ns.NeuralSolver(None, FNO(3, 1, width=4, layers=1, max_wavenumber=(2, 2)))
+    >>> problem = ns.Problem.random(ns.Poisson(), 16)
+    >>> solver.solve(problem, stop=ns.FixedSteps(2)).steps.tolist()
+    [2]
+    """
 
     def __init__(
         self,

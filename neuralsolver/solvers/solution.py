@@ -24,7 +24,12 @@ ESTIMATED_POINTS = 8 * 64**2
 
 
 class Status(Enum):
-    """How the solution of one sample ended; the value is a sentence for the user."""
+    """How the solution of one sample ended; the value is a sentence for the user.
+
+    >>> import neuralsolver as ns
+    >>> ns.Status.TOLERANCE.good, ns.Status.DIVERGED.good
+    (True, False)
+    """
 
     FINISHED = "did the number of steps asked for"
     TOLERANCE = "the residual fell below the tolerance"
@@ -44,7 +49,13 @@ class Status(Enum):
 class Solution:
     """A solved batch. `residual_norms[k, b]` is the RMS residual of sample b after k steps, NaN
     once the sample has stopped; `residual_scale[b]` is that of the first guess. The residual of a
-    flow is measured as `Problem.measure` says: raw, it rises before the error has fallen."""
+    flow is measured as `Problem.measure` says: raw, it rises before the error has fallen.
+
+    >>> import neuralsolver as ns, numpy as np
+    >>> solution = ns.load("poisson").solve(ns.Problem(ns.Poisson(), np.ones((64, 64))))
+    >>> solution.u.shape, solution.good, bool(solution.error_bound[0] < 1e-4)
+    ((64, 64), True, True)
+    """
 
     problem: Problem
     tensor: Tensor

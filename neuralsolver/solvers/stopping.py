@@ -27,7 +27,12 @@ class StoppingRule(Protocol):
 
 @dataclass(frozen=True)
 class FixedSteps:
-    """Stop after a number of steps."""
+    """Stop after a number of steps.
+
+    >>> import neuralsolver as ns
+    >>> ns.FixedSteps(5).steps
+    5
+    """
 
     steps: int
 
@@ -45,6 +50,10 @@ class ResidualPlateau:
     """The paper's rule: stop when `window` steps improved the residual by less than `rtol`.
 
     A residual that has not left the first guess, above `stalled` of it, is no answer.
+
+    >>> import neuralsolver as ns
+    >>> ns.ResidualPlateau().window
+    10
     """
 
     max_steps: int = 120
@@ -70,6 +79,10 @@ class ResidualBelow:
     """Stop when the residual is below `tolerance` times that of the first guess.
 
     With a `patience`, a sample ends as STALLED when that many steps have not halved its residual.
+
+    >>> import neuralsolver as ns
+    >>> ns.ResidualBelow(1e-6).tolerance
+    1e-06
     """
 
     tolerance: float

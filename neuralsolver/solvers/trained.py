@@ -68,7 +68,14 @@ MEMORY, MEMORY_OF_FRAMES = 8, 15
 
 @dataclass(frozen=True)
 class TrainedSolver(Solver):
-    """Networks with the equation and the grid they were trained for, and the record of it."""
+    """Networks with the equation and the grid they were trained for, and the record of it.
+
+    >>> import neuralsolver as ns
+    >>> solver = ns.load("helmholtz")
+    >>> problem = ns.Problem.random(solver.equation, solver.resolution, count=2)
+    >>> solver.solve(problem, tolerance=1e-8).good
+    True
+    """
 
     network: NeuralSolver
     equation: Equation

@@ -19,19 +19,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import safetensors.torch
-import torch
 from torch import Tensor, nn
 
-from neuralsolver import models
 from neuralsolver.equations import Equation, equation_named
 from neuralsolver.errors import FileDamaged, InvalidInput
-from neuralsolver.files import write_whole
-from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.files import read_regular, write_whole
+from neuralsolver.training.card import (
+    CARD,
+    FORMAT,
+    allowance,
+    check_sizes,
+    check_weights,
+    read_card,
+    read_header,
+)
+from neuralsolver.training.kinds import KINDS, kind_of
 
-FORMAT = 1
-WEIGHTS, CARD = "model.safetensors", "card.json"
+__all__ = [
+    "CARD", "WEIGHTS", "Card", "load_model", "load_state", "read_card", "save_model", "save_state",
+]  # fmt: skip
+
+WEIGHTS = "model.safetensors"
+LARGEST_STATE = 2**40
 
 
 @dataclass(frozen=True)
@@ -43,78 +53,63 @@ class Card:
     record: Mapping[str, Any]
 
 
-def save_model(folder: Path, solver: NeuralSolver, card: Card) -> None:
-    """Write a model folder; a reader sees the old model, the new one or none, never a mixture."""
+def save_model(folder: Path, model: nn.Module, card: Card, *, half: bool = False) -> None:
+    """Write a model folder; a reader sees the old model, the new one or none, never a mixture.
+
+    With `half` the weights are rounded to float16 on disk; a model always computes in float32.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CARD).unlink(missing_ok=True)
-    weights = {name: tensor.detach().contiguous() for name, tensor in solver.state_dict().items()}
+    kind = kind_of(model)
+    weights = {}
+    for name, tensor in kind.own(model).state_dict().items():
+        values = tensor.detach().half() if half and tensor.is_floating_point() else tensor.detach()
+        weights[name] = values.contiguous()
     data = safetensors.torch.save(weights)
     write_whole(folder / WEIGHTS, data)
     description = {
         "format": FORMAT,
+        "kind": kind.name,
         "equation": {"name": card.equation.name, "constants": card.equation.constants()},
         "resolution": card.resolution,
-        "solver": {
-            "step_size": solver.step_size,
-            "error": solver.error,
-            "predictor_reads": list(solver.predictor_reads),
-            "corrector_reads": list(solver.corrector_reads),
-            "smoothing": solver.smoothing,
-            "clock_steps": solver.clock_steps,
-            "predictor": _describe(solver.predictor),
-            "corrector": _describe(solver.corrector),
-        },
+        "solver": kind.describe(model),
         "sha256": hashlib.sha256(data).hexdigest(),
         **card.record,
     }
     write_whole(folder / CARD, (json.dumps(description, indent=1) + "\n").encode())
 
 
-def load_model(folder: Path) -> tuple[NeuralSolver, Card]:
-    """Read a model folder, checking that it is whole and ours."""
+def load_model(folder: Path) -> tuple[Any, Card]:
+    """Module and card of a model folder, checked to be whole and ours before anything is built."""
     description = read_card(folder)
+    header = read_header(folder / WEIGHTS)
+    check_sizes(str(folder), description, header)
     try:
+        kind = KINDS[description.get("kind", "neural-solver")]
+        with allowance(header):
+            model = kind.rebuild(dict(description["solver"]), folder)
+        check_weights(str(folder), kind.own(model), header)
         data = (folder / WEIGHTS).read_bytes()
-    except FileNotFoundError:
-        raise FileDamaged(
-            str(folder / WEIGHTS), "the weights of the card beside it", "no file"
-        ) from None
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != description.get("sha256"):
-        raise FileDamaged(str(folder / WEIGHTS), "the SHA-256 of its card", f"{digest[:12]}…")
-    try:
-        settings = dict(description["solver"])
-        predictor = _rebuild(settings.pop("predictor"))
-        solver = NeuralSolver(predictor, _rebuild(settings.pop("corrector")), **settings)
-        solver.load_state_dict(safetensors.torch.load(data))
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != description["sha256"]:
+            raise FileDamaged(str(folder / WEIGHTS), "the SHA-256 of its card", f"{digest[:12]}…")
+        kind.own(model).load_state_dict(safetensors.torch.load(data))
         named = description["equation"]
         card = Card(
             equation_named(named["name"], named["constants"]),
             int(description["resolution"]),
             {k: v for k, v in description.items() if k not in _STRUCTURE},
         )
-    except (KeyError, TypeError, RuntimeError, safetensors.SafetensorError) as error:
+    except (InvalidInput, MemoryError):
+        raise
+    except Exception as error:  # arguments of the right type and size may still make no network
         expected = "a card and weights that fit each other"
-        raise FileDamaged(str(folder), expected, f"{type(error).__name__}: {error}") from None
-    return solver.eval(), card
+        got = f"{type(error).__name__}: {error}"
+        raise FileDamaged(str(folder), expected, got[:200]) from None
+    return model.eval(), card
 
 
-_STRUCTURE = ("format", "equation", "resolution", "solver", "sha256")
-
-
-def read_card(folder: Path) -> dict[str, Any]:
-    """The card of a model folder as plain values."""
-    path = folder / CARD
-    try:
-        description = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise InvalidInput("model", f"a folder with {CARD}", str(folder)) from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise FileDamaged(str(path), "JSON", str(error)) from None
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        got = description.get("format") if isinstance(description, dict) else "something else"
-        raise FileDamaged(str(path), f"a card of format {FORMAT}", got)
-    return description
+_STRUCTURE = ("format", "kind", "equation", "resolution", "solver", "sha256")
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
@@ -128,23 +123,13 @@ def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str,
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and counters of a training state."""
-    content = path.read_bytes()
+    content = read_regular(path, LARGEST_STATE)
     digest, data = content[:32], content[32:]
     if hashlib.sha256(data).digest() != digest:
         raise FileDamaged(str(path), "a complete training state", f"{len(content)} bytes")
-    length = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + length])
-    return safetensors.torch.load(data), json.loads(header["__metadata__"]["counters"])
-
-
-def _describe(network: nn.Module | None) -> dict[str, Any] | None:
-    if network is None:
-        return None
-    return {"model": models.name_of(network), "arguments": network.arguments}
-
-
-def _rebuild(description: dict[str, Any] | None) -> nn.Module | None:
-    if description is None:
-        return None
-    with torch.random.fork_rng():  # the initial weights are overwritten
-        return models.build(description["model"], **description["arguments"])
+    try:
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + length])
+        return safetensors.torch.load(data), json.loads(header["__metadata__"]["counters"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FileDamaged(str(path), "a training state of this package", str(error)) from None

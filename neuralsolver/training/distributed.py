@@ -3,24 +3,59 @@
 Launched by `torchrun` (which sets RANK and WORLD_SIZE) every process holds the same weights, takes
 its share of each batch and averages its gradients with the others before every update. With equal
 shares this is the gradient of the global batch, so the number of processes changes rounding only.
+
+A peer that is lost ends the others with one line, PeerLost, within `TIMEOUT`. What only the first
+process does (data that take an hour) may take longer than that: the others wait for a word in the
+store that connects all processes, not in a collective that gives up.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
+
+from neuralsolver.errors import InvalidInput, PeerLost
+from neuralsolver.limits import Whole
 
 Result = TypeVar("Result")
 
 TIMEOUT = timedelta(minutes=5)
 """A process that died must not leave the others waiting for ever."""
+
+PAUSE = 0.2
+"""Seconds between two looks at what the first process has done."""
+
+
+def device_named(name: str | None) -> torch.device:
+    """The device called `name`; without a name a GPU if there is one."""
+    cuda = torch.cuda.is_available()
+    if name is None or name == "auto":
+        return torch.device("cuda" if cuda else "cpu")
+    known = ["cpu", "cuda", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    if name not in (known if cuda else known[:1]):
+        raise InvalidInput("--device", " or ".join(known if cuda else known[:1]), name)
+    return torch.device(name)
+
+
+@contextmanager
+def _peers(doing: str) -> Iterator[None]:
+    """Whatever the network libraries raise is a lost peer."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:160]
+        raise PeerLost(f"lost another process of this training while {doing}: {reason}") from None
 
 
 @dataclass(frozen=True)
@@ -30,19 +65,36 @@ class World:
     rank: int = 0
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    store: Any = None
+    works: Iterator[int] = field(default_factory=itertools.count)
 
     @classmethod
-    def join(cls, device: str = "auto") -> World:
+    def join(cls, device: str | None = None) -> World:
         """The world that torchrun set up, or a world of one."""
-        rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-        cuda = torch.cuda.is_available() if device == "auto" else device.startswith("cuda")
-        place = torch.device("cpu")
-        if cuda:
-            place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        rank, size, local = (
+            Whole(0, 10**6).read(name, os.environ.get(name, usual))
+            for name, usual in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
+        )
+        if rank >= size:
+            raise InvalidInput("RANK", f"less than WORLD_SIZE = {size}", rank)
+        place = device_named(device)
+        if place.type == "cuda":
+            place = torch.device("cuda", local) if place.index is None else place
             torch.cuda.set_device(place)
-        if size > 1 and not dist.is_initialized():
-            dist.init_process_group("nccl" if cuda else "gloo", timeout=TIMEOUT)
-        return cls(rank, size, place)
+        if size == 1 or dist.is_initialized():
+            return cls(rank, size, place)
+        for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+            if name not in os.environ:
+                expected = f"{name} beside it, as torchrun sets them"
+                raise InvalidInput("WORLD_SIZE", expected, size)
+        with _peers("joining it"):
+            store, _, _ = next(rendezvous("env://", timeout=TIMEOUT))
+            store.set_timeout(TIMEOUT)
+            backend = "nccl" if place.type == "cuda" else "gloo"
+            dist.init_process_group(
+                backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT
+            )
+        return cls(rank, size, place, store)
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace every gradient by its mean over all processes, in one message."""
@@ -50,7 +102,8 @@ class World:
             return
         gradients = [p.grad for p in parameters if p.grad is not None]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
-        dist.all_reduce(flat)
+        with _peers("averaging gradients"):
+            dist.all_reduce(flat)
         flat /= self.size
         offset = 0
         for gradient in gradients:
@@ -62,7 +115,8 @@ class World:
         if self.size == 1:
             return share
         parts = [torch.empty_like(share) for _ in range(self.size)]
-        dist.all_gather(parts, share.contiguous())
+        with _peers("gathering iterates"):
+            dist.all_gather(parts, share.contiguous())
         return torch.stack(parts, 1).flatten(0, 1)
 
     def agree(self, value: float) -> float:
@@ -70,22 +124,48 @@ class World:
         if self.size == 1:
             return value
         tensor = torch.tensor([value], dtype=torch.float64, device=self.device)
-        dist.broadcast(tensor, 0)
+        with _peers("agreeing on the time"):
+            dist.broadcast(tensor, 0)
         return float(tensor)
 
+    def any(self, value: bool) -> bool:
+        """Whether it is true in one of the processes."""
+        if self.size == 1:
+            return value
+        tensor = torch.tensor([float(value)], device=self.device)
+        with _peers("agreeing to go on"):
+            dist.all_reduce(tensor)
+        return bool(tensor > 0)
+
     def first(self, work: Callable[[], Result]) -> Result:
-        """The result of `work`, which the first process does before the others repeat it."""
+        """The result of `work`, which the first process does before the others repeat it.
+
+        They wait however long it takes, and hear of its failure.
+        """
+        if self.size == 1 or self.store is None:
+            return work()
+        key = f"neuralsolver work {next(self.works)}"
         if self.rank == 0:
-            result = work()
-            self.wait()
+            try:
+                result = work()
+            except BaseException:
+                self.store.set(key, "failed")
+                raise
+            self.store.set(key, "done")
             return result
-        self.wait()
+        with _peers("waiting for the first one"):
+            while not self.store.check([key]):
+                time.sleep(PAUSE)
+            done = self.store.get(key) == b"done"
+        if not done:
+            raise PeerLost("the first process of this training failed; its line says why")
         return work()
 
     def wait(self) -> None:
         """Until every process has come here."""
         if self.size > 1:
-            dist.barrier()
+            with _peers("waiting for it"):
+                dist.barrier()
 
     def leave(self) -> None:
         """Wait for the others and close the connection."""

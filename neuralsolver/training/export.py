@@ -1,11 +1,14 @@
 """Networks for other programs: ONNX or torch.export, with the batch free and the grid fixed.
 
+A file is made in memory and then written whole, so that a full disk leaves no half of it.
+
 What is exported is a network N of the solver, from the channels it reads to its bare output; the
 loop around it (residual, scaling, known values) is a few lines in any language and stays outside.
 """
 
 from __future__ import annotations
 
+import io
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from neuralsolver.errors import InvalidInput
+from neuralsolver.files import write_whole
 from neuralsolver.solvers import TrainedSolver
 
 FORMATS = ("onnx", "torch-export")
@@ -23,7 +27,10 @@ def export_networks(solver: TrainedSolver, kind: str, folder: Path) -> list[dict
     """Export predictor and corrector; each row has the path and the difference of the answers."""
     if kind not in FORMATS:
         raise InvalidInput("format", " or ".join(FORMATS), kind)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise InvalidInput("--output", "a folder", folder) from None
     rows = []
     for name in ("predictor", "corrector"):
         network = getattr(solver.network, name)
@@ -45,8 +52,11 @@ def export_networks(solver: TrainedSolver, kind: str, folder: Path) -> list[dict
 def _torch_export(network: nn.Module, example: Tensor, path: Path) -> Tensor:
     batch = torch.export.Dim("batch", min=1)
     program = torch.export.export(network, (example,), dynamic_shapes=({0: batch},))
-    torch.export.save(program, path)
-    answer: Tensor = torch.export.load(path).module()(example).detach()
+    memory = io.BytesIO()
+    torch.export.save(program, memory)
+    write_whole(path, memory.getvalue())
+    memory.seek(0)
+    answer: Tensor = torch.export.load(memory).module()(example).detach()
     return answer
 
 
@@ -60,15 +70,17 @@ def _onnx(network: nn.Module, example: Tensor, path: Path) -> Tensor:
     batch = torch.export.Dim("batch", min=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(
+        program = torch.onnx.export(
             network,
             (example,),
-            path,
             dynamo=True,
             dynamic_shapes=({0: batch},),
             external_data=False,
             verbose=False,
         )
-    session = onnxruntime.InferenceSession(path)
+    assert program is not None
+    content = program.model_proto.SerializeToString()
+    write_whole(path, content)
+    session = onnxruntime.InferenceSession(content)
     (answer,) = session.run(None, {session.get_inputs()[0].name: example.numpy()})
     return torch.from_numpy(answer)

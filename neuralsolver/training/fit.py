@@ -2,24 +2,30 @@
 
 What comes next is a function of the plan and the position, so a run that was killed and resumed
 makes the same updates as one that was not, and a second process changes rounding only.
+
+Ctrl-C and SIGTERM end it after the batch that is being computed, with a state from which the same
+call goes on; a second Ctrl-C does not wait. One process trains in a folder at a time.
 """
 
 from __future__ import annotations
 
 import json
+import signal
+import threading
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Sized
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from neuralsolver.equations import Equation, Problem
-from neuralsolver.errors import InvalidInput
+from neuralsolver.errors import FileDamaged, InvalidInput
+from neuralsolver.files import exclusive
 from neuralsolver.solvers.history import History
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.stopping import FixedSteps
@@ -44,12 +50,18 @@ class Examples(Protocol):
     def tensors(self, index: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor]: ...
 
 
+class Source(Protocol):
+    """Batches drawn fresh, which bring everything their objective needs."""
+
+    def draw(self, seed: int, number: int, share: Any) -> Any: ...
+
+
 Progress = Callable[[float, Record], None]
 
 
 def fit(
-    solver: NeuralSolver,
-    examples: Examples,
+    solver: nn.Module,
+    examples: Examples | Source,
     plan: Plan,
     folder: Path,
     *,
@@ -60,18 +72,24 @@ def fit(
     """Train `solver` in place, resuming from `folder` if it holds a state of the same plan.
 
     Without a `world`, this call joins the one that torchrun set up and leaves it at the end.
+    KeyboardInterrupt is raised after the state has been written.
     """
     joined = world is None
     world = world or World.join()
-    if min(plan.batch_size, len(examples)) % world.size:
+    size = min(plan.batch_size, len(examples) if isinstance(examples, Sized) else plan.batch_size)
+    if size % world.size:
         expected = f"a multiple of the {world.size} processes"
-        raise InvalidInput("batch_size", expected, min(plan.batch_size, len(examples)))
+        raise InvalidInput("batch_size", expected, size)
     run = _Run(solver.to(world.device), plan, folder, world)
-    run.resume()
-    while (done := run.progress()) < 1.0:
-        run.batch(examples, done)
-        run.report(validation, progress, done)
-    run.finish(validation)
+    with run.alone(), _Interruption() as interruption:
+        run.resume()
+        while (done := run.progress()) < 1.0:
+            run.batch(examples, done)
+            if world.any(interruption.asked):
+                run.save()
+                raise KeyboardInterrupt
+            run.report(validation, progress, done)
+        run.finish(validation)
     if progress is not None and world.rank == 0:
         progress(1.0, run.record)
     if joined:
@@ -79,10 +97,34 @@ def fit(
     return run.record
 
 
+class _Interruption:
+    """Ctrl-C and SIGTERM as a wish that is asked after, in the main thread; the second is heard
+    at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Interruption:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.before[number] = signal.signal(number, self._hear)
+        return self
+
+    def _hear(self, number: int, frame: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __exit__(self, *unused: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+
 class _Run:
     """A training run: weights, optimiser, averages and position, and how they are kept."""
 
-    def __init__(self, solver: NeuralSolver, plan: Plan, folder: Path, world: World) -> None:
+    def __init__(self, solver: nn.Module, plan: Plan, folder: Path, world: World) -> None:
         self.solver, self.plan, self.folder, self.world = solver, plan, folder, world
         self.parameters = [p for p in solver.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
@@ -96,9 +138,15 @@ class _Run:
         self.objective = OBJECTIVES[plan.objective]
         if plan.compile:
             for name in ("predictor", "corrector"):
-                network = getattr(solver, name)
+                network = getattr(solver, name, None)
                 if network is not None:
                     network.compile()
+
+    def alone(self) -> AbstractContextManager[None]:
+        """The right to train in the folder, which the first process holds for all."""
+        if self.world.rank:
+            return nullcontext()
+        return exclusive(self.folder / "lock", f"training in {self.folder}")
 
     @property
     def state_file(self) -> Path:
@@ -114,8 +162,19 @@ class _Run:
         assert self.plan.budget_minutes is not None
         return self.world.agree(self.record.seconds / (60 * self.plan.budget_minutes))
 
-    def batch(self, examples: Examples, progress: float) -> None:
+    def batch(self, examples: Examples | Source, progress: float) -> None:
         """One batch: all its losses, each back-propagated as it comes."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.plan.rate(self.record.updates, progress)
+        if hasattr(examples, "draw"):
+            share = range(self.plan.batch_size)[self.world.rank :: self.world.size]
+            self._learn(examples.draw(self.plan.seed, self.record.batches, share))
+        else:
+            self._visit(examples)
+        self.record.batches += 1
+
+    def _visit(self, examples: Examples) -> None:
+        """Learn from the next samples of a dataset, from where their last visit ended."""
         index = self.plan.samples(self.record.batches, len(examples))
         share = index[self.world.rank :: self.world.size]
         inputs, target = examples.tensors(share, dtype=examples.equation.precision)
@@ -124,18 +183,19 @@ class _Run:
         batch = Batch(problem, target.to(self.world.device), steps)
         if self.plan.replay:
             batch.start = self._recall(index, len(examples), target)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.plan.rate(self.record.updates, progress)
+        self._learn(batch)
+        if self.plan.replay and batch.end is not None and self.memory is not None:
+            self.memory[index] = self.world.gather(batch.end).cpu()
+
+    def _learn(self, batch: Any) -> None:
+        """All losses of a batch, then one update."""
         losses = []
         with self._precision():
             for loss in self.objective(self.solver, batch):
                 loss.backward()  # type: ignore[no-untyped-call]
                 losses.append(float(loss.detach()))
             self._update()
-        if self.plan.replay and batch.end is not None and self.memory is not None:
-            self.memory[index] = self.world.gather(batch.end).cpu()
         self.record.losses = losses
-        self.record.batches += 1
 
     def _recall(self, index: np.ndarray[Any, Any], count: int, like: Tensor) -> Tensor:
         """The remembered iterates of this process's share; NaN where a sample starts afresh."""
@@ -184,7 +244,7 @@ class _Run:
         """Relative error after 0, 1, … K corrections on held-out samples, to the log."""
         if self.world.rank:
             return
-        if validation is not None:
+        if validation is not None and isinstance(self.solver, NeuralSolver):
             with self._averaged():
                 self.record.validation = error_history(
                     self.solver, validation, max(self.plan.unroll, VALIDATION_STEPS)
@@ -224,8 +284,16 @@ class _Run:
         if not self.state_file.exists():
             return
         tensors, counters = load_state(self.state_file)
-        if counters.pop("plan") != asdict(self.plan):
+        if counters.pop("plan", None) != asdict(self.plan):
             raise InvalidInput("run folder", "a state of the same plan", str(self.folder))
+        try:
+            self._take(tensors)
+            self.record = Record(**counters)
+        except (KeyError, RuntimeError, TypeError) as error:
+            expected = "a state of these networks"
+            raise FileDamaged(str(self.state_file), expected, str(error)[:100]) from None
+
+    def _take(self, tensors: dict[str, Tensor]) -> None:
         for i, parameter in enumerate(self.parameters):
             parameter.data.copy_(tensors[f"weight.{i}"])
             prefix = f"optimizer.{i}."
@@ -237,7 +305,6 @@ class _Run:
         for i, average in enumerate(self.average):
             average.copy_(tensors[f"average.{i}"])
         self.memory = tensors.get("memory")
-        self.record = Record(**counters)
 
 
 class _Swapped:

@@ -1,38 +1,165 @@
-"""The trained models at hand: those shipped with the package and those in a user's folder."""
+"""The trained models at hand: those shipped with the package and those in a user's folder.
+
+A name is a name and a path is a path: what has a separator in it, or is a `Path`, is a path and
+nothing else. A plain word is a shipped model, or a folder here if no shipped model is called so;
+a word that could be both is refused.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import os
 from pathlib import Path
+from typing import Any
 
+from neuralsolver.equations import Equation, NavierStokes, Problem, equation_named
+from neuralsolver.equations.registry import describe
 from neuralsolver.errors import InvalidInput
 from neuralsolver.files import write_whole
+from neuralsolver.samplers.samples import Sampler
 from neuralsolver.solvers import TrainedSolver
-from neuralsolver.training.checkpoint import CARD, WEIGHTS, load_model
+from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.training.checkpoint import CARD, WEIGHTS, load_model, read_card
 
 SHIPPED = Path(__file__).parents[1] / "weights"
 DEFAULT_RECIPE = "contractive"
 
 
 def shipped() -> list[str]:
-    """Names of the models that come with the package."""
-    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CARD}"))
+    """Names of the trained solvers that come with the package.
+
+    >>> import neuralsolver as ns
+    >>> "helmholtz-contractive" in ns.shipped()
+    True
+    """
+    return sorted(name for name, kind in _kinds() if kind == "neural-solver")
 
 
-def shipped_copy(model: Path, name: str) -> Path:
-    """Copy a model folder among those of the package; the card comes last."""
+def shipped_denoisers() -> list[str]:
+    """Names of the denoisers that come with the package, for `ens reconstruct`."""
+    return sorted(name for name, kind in _kinds() if kind != "neural-solver")
+
+
+def _kinds() -> list[tuple[str, str]]:
+    """All models of the package with their kind; cards of the package need no second look."""
+    found = []
+    for path in SHIPPED.glob(f"*/{CARD}"):
+        kind = json.loads(path.read_text()).get("kind", "neural-solver")
+        found.append((path.parent.name, kind))
+    return found
+
+
+def ship(model: Path, name: str) -> tuple[Path, str]:
+    """Copy a model folder among those of the package; where to, and what was replaced.
+
+    Only in a source checkout: what was installed is not a user's to change.
+    """
+    checkout = SHIPPED.parents[1]
+    if not (checkout / "pyproject.toml").is_file() or not (checkout / ".git").exists():
+        raise InvalidInput("--ship", "a source checkout of neuralsolver", str(SHIPPED))
     place = SHIPPED / name
+    replaced = ""
+    if (place / CARD).is_file():
+        replaced = f"the model of weights {str(read_card(place).get('sha256'))[:12]}"
     place.mkdir(parents=True, exist_ok=True)
     (place / CARD).unlink(missing_ok=True)
     for part in (WEIGHTS, CARD):
         write_whole(place / part, (model / part).read_bytes())
-    return place
+    return place, replaced
 
 
-def load(name: str | Path) -> TrainedSolver:
-    """A trained solver: an equation's name, "equation-recipe", or the path of a model folder."""
-    for folder in (SHIPPED / f"{name}-{DEFAULT_RECIPE}", SHIPPED / str(name), Path(name)):
-        if (folder / CARD).is_file():
-            network, card = load_model(folder)
-            return TrainedSolver(network, card.equation, card.resolution, card.record)
-    known = ", ".join(shipped()) or "none shipped"
-    raise InvalidInput("model", f"one of {known}, or a folder with {CARD}", str(name))
+def locate(model: str | Path) -> Path | None:
+    """The folder of a model, or None if there is none."""
+    text = os.fspath(model)
+    if isinstance(model, Path) or os.path.dirname(text) or text in ("", ".", "..", "~"):
+        path = Path(model).expanduser()
+        return path if (path / CARD).is_file() else None
+    known = shipped()
+    names = [name for name in (f"{text}-{DEFAULT_RECIPE}", text) if name in known]
+    here = Path(text) if (Path(text) / CARD).is_file() else None
+    if names and here is not None:
+        expected = f"a name or a path: ./{text} is the folder, {names[0]} the shipped model"
+        raise InvalidInput("model", expected, f"{text}, which is both")
+    return SHIPPED / names[0] if names else here
+
+
+def load(model: str | Path) -> TrainedSolver:
+    """A trained solver: an equation's name, "equation-recipe", or the path of a model folder.
+
+    >>> import neuralsolver as ns
+    >>> ns.load("helmholtz").resolution
+    64
+    """
+    folder = locate(model)
+    if folder is None:
+        known = ", ".join(shipped()) or "none shipped"
+        raise InvalidInput("model", f"one of {known}, or a folder with {CARD}", str(model))
+    network, card = load_model(folder)
+    if not isinstance(network, NeuralSolver):
+        expected = "a solver (`ens reconstruct` uses denoisers)"
+        raise InvalidInput("model", expected, f"the denoiser {model}")
+    return TrainedSolver(network, card.equation, card.resolution, card.record)
+
+
+def describe_model(model: str | Path) -> dict[str, Any]:
+    """A model as JSON values: its equation with the constants it was trained on, its grid, how it
+    was trained and what it measured.
+
+    >>> import neuralsolver as ns
+    >>> ns.describe_model("helmholtz")["equation"]["name"]
+    'helmholtz'
+    """
+    folder = locate(model)
+    if folder is None:
+        raise InvalidInput("model", f"one of {', '.join(shipped())}, or a folder", str(model))
+    card = read_card(folder)
+    equation = equation_named(card["equation"]["name"], card["equation"]["constants"])
+    kept = ("recipe", "scale", "seed", "errors", "version", "sha256")
+    return {
+        "name": folder.name,
+        "equation": describe(equation),
+        "resolution": card["resolution"],
+        "correctable": card["solver"]["corrector"] is not None,
+        **{key: card[key] for key in kept if key in card},
+    }
+
+
+NOTED_MEAN = 1e-6
+"""A mean vorticity above this part of its size is no rounding of a float32 file."""
+
+
+def remarks(problem: Problem, trained_on: Equation | None = None) -> list[str]:
+    """What a user should know of a problem: constants that the networks were not trained with,
+    a mean vorticity that no flow has."""
+    found = []
+    if trained_on is not None:
+        for field in dataclasses.fields(problem.equation):  # type: ignore[arg-type]
+            value, trained = (getattr(e, field.name) for e in (problem.equation, trained_on))
+            if value != trained:
+                now, then = (f"{v:g}" if isinstance(v, float) else str(v) for v in (value, trained))
+                found.append(f"{field.name} = {now} was {then} in training")
+    if isinstance(problem.equation, NavierStokes):
+        fields = problem.inputs.double().flatten(1)
+        mean, size = fields.mean(1).abs(), fields.square().mean(1).sqrt()
+        if bool((mean > NOTED_MEAN * size).any()):
+            found.append(
+                f"the initial vorticity has the mean {float(mean.max()):.3g}, which no periodic "
+                "velocity has: it stays in the solution and moves nothing"
+            )
+    return found
+
+
+def load_sampler(equation: str, method: str, steps: int | None = None) -> Sampler:
+    """A sampler of fields from sensors by its name, with the shipped denoiser of an equation."""
+    from neuralsolver.samplers import methods
+
+    return methods.build(method, equation, steps, _denoiser, load)
+
+
+def _denoiser(name: str) -> Any:
+    folder = SHIPPED / name
+    if not (folder / CARD).is_file():
+        known = ", ".join(shipped_denoisers()) or "none shipped"
+        raise InvalidInput("denoiser", f"one of {known}", name)
+    return load_model(folder)[0]

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +31,7 @@ from torch import Tensor
 from neuralsolver.equations import Problem
 from neuralsolver.solvers.iterate import Iterate
 from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.training.denoising import denoising
 
 
 @dataclass
@@ -51,7 +53,7 @@ DATA_WEIGHT = 5.0
 RESIDUAL_WEIGHT = 1e-2
 """Relative residuals are of order one when errors are of order 1e-2: the two terms weigh alike."""
 
-Objective = Callable[[NeuralSolver, Batch], Iterator[Tensor]]
+Objective = Callable[[Any, Any], Iterator[Tensor]]
 
 
 def reconstruction(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
@@ -128,6 +130,7 @@ OBJECTIVES: dict[str, Objective] = {
     "physics_informed": physics_informed,
     "relative_l2": relative_l2,
     "relative_h1": relative_h1,
+    "denoising": denoising,
 }
 
 

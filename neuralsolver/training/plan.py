@@ -14,12 +14,38 @@ import numpy as np
 
 from neuralsolver.equations import generator
 from neuralsolver.errors import InvalidInput
+from neuralsolver.limits import SEED, Limit, Real, Text, Truth, Whole
 from neuralsolver.training.objectives import OBJECTIVES
+
+LIMITS: dict[str, Limit] = {
+    "objective": Text(tuple(OBJECTIVES)),
+    "batches": Whole(1, 10**9),
+    "budget_minutes": Real(above=0.0, most=1e6),
+    "batch_size": Whole(1, 10**6),
+    "unroll": Whole(0, 10_000),
+    "shortest_unroll": Whole(0, 10_000),
+    "replay": Truth(),
+    "restart": Real(0.0, 1.0),
+    "learning_rate": Real(above=0.0, most=100.0),
+    "weight_decay": Real(0.0, 100.0),
+    "warmup": Whole(0, 10**9),
+    "clip": Real(above=0.0),
+    "ema": Real(0.0, 0.9999999),
+    "seed": SEED,
+    "bfloat16": Truth(),
+    "compile": Truth(),
+    "checkpoint_seconds": Real(0.0, 1e6),
+    "validate_seconds": Real(0.0, 1e6),
+}
+"""The type and range of every field of a plan."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """How to train. Either `batches` or `budget_minutes` says when to stop.
+
+    >>> Plan(batches=100, batch_size=8).learning_rate
+    0.002
 
     With `replay`, the last iterate of every sample is remembered and the next visit goes on from
     it, or with probability `restart` from the prediction again. A batch then mixes early and late
@@ -46,11 +72,13 @@ class Plan:
     validate_seconds: float = 60.0
 
     def __post_init__(self) -> None:
+        for name, limit in LIMITS.items():
+            value = getattr(self, name)
+            if value is not None or name not in ("batches", "budget_minutes"):
+                object.__setattr__(self, name, limit.read(name, value))
         if (self.batches is None) == (self.budget_minutes is None):
             got = f"batches {self.batches} and budget_minutes {self.budget_minutes}"
             raise InvalidInput("plan", "either batches or budget_minutes", got)
-        if self.objective not in OBJECTIVES:
-            raise InvalidInput("objective", f"one of {', '.join(OBJECTIVES)}", self.objective)
         if not 0 <= self.shortest_unroll <= self.unroll:
             raise InvalidInput("shortest_unroll", f"0 to {self.unroll}", self.shortest_unroll)
 

@@ -73,12 +73,13 @@ from tests.data.test_generation import DatasetSpec, Marked, run_generation
 settings = dict(n_workers=1, processes=False, protocol="tcp", host="127.0.0.1")
 spec = DatasetSpec(Marked(), count=70, resolution=12)
 print(run_generation(spec, {folder!r} + "/local", workers=2).path)
-with LocalCluster(dashboard_address=None, **settings) as cluster:
+with LocalCluster(dashboard_address="127.0.0.1:0", **settings) as cluster:
     address = cluster.scheduler_address
     print(run_generation(spec, {folder!r} + "/cluster", scheduler=address).path)
 """
 
 
+@pytest.mark.slow
 def test_workers_compute_the_same_bytes_and_know_registered_solvers(tmp_path):
     # in a process of its own: Dask leaves sockets to the garbage collector
     script = ON_WORKERS.format(folder=str(tmp_path))
@@ -208,7 +209,7 @@ def test_two_runs_for_one_dataset_do_not_collide(tmp_path):
     partial.mkdir()
     with open(partial / "lock", "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(InvalidInput, match="no other run"):
+        with pytest.raises(InvalidInput, match="no other process"):
             generate(SPEC, tmp_path)
     assert len(generate(SPEC, tmp_path)) == 70
 

@@ -87,6 +87,7 @@ def interrupt(process):
     assert errors == "ens: interrupted; run the same command again to resume\n"
 
 
+@pytest.mark.slow
 def test_a_run_killed_again_and_again_ends_with_the_same_bytes(tmp_path, expected):
     survivors = {}
     for workers, least, stop in ((2, 2, kill_parent), (1, 7, kill_group), (1, 11, interrupt)):
@@ -105,6 +106,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bytes(tmp_path, expecte
     assert [path.name for path in tmp_path.iterdir()] == [Path(result["path"]).name]
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_nothing(tmp_path, expected):
     process = start(tmp_path, 2)
     wait_for_blocks(process, tmp_path, 2)

@@ -1,5 +1,6 @@
 """The stored solutions solve the stored equations."""
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,7 +88,7 @@ def test_the_default_solver_flags_what_it_cannot_solve():
 def test_a_periodic_equation_needs_a_solver_of_its_own():
     @dataclass(frozen=True)
     class Transport(AllenCahn):
-        periodic = True
+        boundary = "torus"
 
     with pytest.raises(InvalidInput, match="registered"):
         truth(Transport(), draw(Transport()))
@@ -132,3 +133,34 @@ def test_the_residual_of_a_true_flow_is_the_error_of_the_time_difference():
     assert 1e-7 < inside < 1e-5
     assert 6 < inside / finer_inside < 20
     assert 3 < ends / finer_ends < 5
+
+
+def test_a_jacobian_that_depends_on_nothing_is_factored_once(monkeypatch):
+    @dataclass(frozen=True)
+    class Linear(AllenCahn):
+        linear = True
+        jacobian_reads = ()
+        shift: float = 1.0
+
+        def residual(self, u, inputs):
+            grid = Grid.between_walls(*u.shape[-2:])
+            return grid.zero_walls(laplacian(u) - self.shift * u - inputs)
+
+    made = []
+    # the package has a function of the same name as the module
+    truth_module = sys.modules["neuralsolver.data.truth"]
+    factorised = truth_module.factorised
+
+    def counting(matrix):
+        made.append(matrix.shape)
+        return factorised(matrix)
+
+    monkeypatch.setattr(truth_module, "factorised", counting)
+    for _ in range(3):  # blocks of one dataset
+        assert truth(Linear(), draw(Linear(), 4)).solved.all()
+    assert len(made) == 1
+    # other constants and another grid have factors of their own
+    assert truth(Linear(shift=2.0), draw(Linear(), 2)).solved.all()
+    assert len(made) == 2
+    assert truth(Linear(), draw(Linear(), 2)).solved.all()
+    assert len(made) == 3

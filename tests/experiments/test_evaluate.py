@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,15 +13,29 @@ import torch
 from neuralsolver.cli import run
 from neuralsolver.equations import Darcy, Helmholtz, Poisson, Problem
 from neuralsolver.errors import FileDamaged, InvalidInput
-from neuralsolver.evaluation.measure import Subject, measure
+from neuralsolver.evaluation.measure import Subject, failed, measure
 from neuralsolver.evaluation.metrics import relative_error, residual_mse
+from neuralsolver.experiments import seeds, targets, trainings
 from neuralsolver.experiments.evaluate import Evaluation
-from neuralsolver.experiments.methods import METHODS, Setting
+from neuralsolver.experiments.methods import (
+    METHODS,
+    Method,
+    Setting,
+    methods_of,
+    register,
+    register_backbone,
+)
 from neuralsolver.experiments.paper import EXPERIMENTS, Regime, instances
-from neuralsolver.experiments.recipes import RECIPES, make_plan, make_solver
-from neuralsolver.experiments.rows import append_row, read_rows
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.recipes import make_solver
+from neuralsolver.experiments.reference_solver import ReferenceSolver
+from neuralsolver.experiments.rows import append_row, ledger, read_rows, stale
+from neuralsolver.experiments.trainings import SCALES, Backbone
+from neuralsolver.report.cost import accuracy
+from neuralsolver.report.layout import markdown
+from neuralsolver.report.results import Results
+from neuralsolver.report.tables import tables
 from neuralsolver.solvers.wrappers import Answer
+from neuralsolver.training import load_model, save_model
 
 TINY = replace(SCALES["tiny"], samples=16, batches=2)
 FIELDS = {"error", "error_spread", "error_worst", "residual", "steps", "status", "samples"}
@@ -40,12 +55,12 @@ def evaluation(tmp_path, name, **changes):
 
 def test_every_method_gives_a_row(tmp_path):
     here = evaluation(tmp_path, "nonlinear-helmholtz")
-    methods = [key for key in METHODS if not key.startswith(("newton-from", "gauss-newton-from"))]
-    rows = here.run(methods, ["in-distribution"])
-    assert [row["method"] for row in rows] == methods
+    rows = here.run(None, ["in-distribution"])
+    assert [row["method"] for row in rows] == [m.key for m in methods_of(here.experiment)]
     for row in rows:
         assert set(row) >= FIELDS | {"seconds_batch_1", "seconds_batch_32", "history", "machine"}
         assert sum(row["status"].values()) == row["samples"]
+        assert "NOT_APPLICABLE" not in row["status"], row["reason"]
         json.dumps(row, allow_nan=False)
     by_method = {row["method"]: row for row in rows}
     assert by_method["truth"]["error"] == 0.0
@@ -60,6 +75,155 @@ def test_what_is_there_is_not_measured_again(tmp_path, monkeypatch):
     first = here.run(["zero", "fno"], ["in-distribution", "shift"])
     monkeypatch.setattr("neuralsolver.experiments.evaluate.measure", pytest.fail)
     assert here.run(["fno", "zero"], ["shift"]) == [first[3], first[2]]
+
+
+def test_a_retrained_model_or_a_new_version_makes_its_rows_stale(tmp_path, monkeypatch):
+    told = []
+    here = replace(evaluation(tmp_path, "poisson"), tell=told.append)
+    first = here.run(["zero", "fno"], ["in-distribution"])
+    assert first[0]["weights"] == "none"
+    card = here.place("fno") / "card.json"
+    assert first[1]["weights"] == json.loads(card.read_text())["sha256"]
+    assert here.run(["fno", "zero"], ["in-distribution"]) == first[::-1]
+    assert told == []
+    # another training of the same recipe under the same name
+    network, description = load_model(here.place("fno"))
+    with torch.no_grad():
+        next(network.parameters()).add_(0.1)
+    save_model(here.place("fno"), network, description)
+    again = here.run(["zero", "fno"], ["in-distribution"])
+    assert again[0] == first[0]
+    assert again[1]["error"] != first[1]["error"]
+    (words,) = told
+    assert "in-distribution, fno" in words
+    assert f"weights {first[1]['weights'][:12]}, now {again[1]['weights'][:12]}" in words
+    monkeypatch.setitem(METHODS, "zero", replace(METHODS["zero"], version=2))
+    assert here.run(["zero"], ["in-distribution"])[0]["version"] == 2
+    assert "version 1 of the method, now 2" in told[-1]
+    # the new rows have taken the place of the stale ones
+    assert [row["method"] for row in read_rows(here.file)] == ["fno", "zero"]
+
+
+def test_other_samples_are_other_rows(tmp_path):
+    for samples in (2, 3):
+        evaluation(tmp_path, "poisson", samples=samples).run(["zero"], ["in-distribution"])
+    assert [row["samples"] for row in read_rows(evaluation(tmp_path, "poisson").file)] == [2, 3]
+    results = Results.read(evaluation(tmp_path, "poisson").file.parent)
+    assert results.get("poisson", "in-distribution", "zero").samples == 3
+
+
+def test_weights_that_are_not_at_hand_contradict_nothing(tmp_path, monkeypatch):
+    here = evaluation(tmp_path, "poisson")
+    rows = here.run(["fno"], ["in-distribution"])
+    monkeypatch.setattr("neuralsolver.experiments.evaluate.measure", pytest.fail)
+    assert replace(here, runs=tmp_path / "elsewhere").run(["fno"], ["in-distribution"]) == rows
+
+
+def test_two_evaluations_of_one_file_exclude_each_other(tmp_path):
+    here = evaluation(tmp_path, "poisson")
+    with ledger(here.file), pytest.raises(InvalidInput, match="no other process"):
+        here.run(["zero"], ["in-distribution"])
+    assert here.run(["zero"], ["in-distribution"])
+    assert sorted(path.name for path in here.file.parent.iterdir()) == ["poisson.jsonl"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_what_is_true_of_the_moment_is_never_a_row(tmp_path, monkeypatch, error):
+    def interrupted(setting):
+        raise error
+
+    monkeypatch.setitem(METHODS, "zero", replace(METHODS["zero"], prepare=interrupted))
+    here = evaluation(tmp_path, "poisson")
+    with pytest.raises(type(error)):
+        here.run(["zero"], ["in-distribution"])
+    assert read_rows(here.file) == []
+
+
+def test_a_model_that_cannot_be_trained_now_is_no_verdict_on_its_method(tmp_path, monkeypatch):
+    def busy(*arguments, **options):
+        raise InvalidInput("dataset", "no other run that generates it", "one")
+
+    here = evaluation(tmp_path, "poisson")
+    here.draw(here.experiment.regime("in-distribution"), 2)
+    monkeypatch.setattr("neuralsolver.experiments.run.generate", busy)
+    with pytest.raises(InvalidInput, match="no other run"):
+        here.run(["fno"], ["in-distribution"])
+    assert read_rows(here.file) == []
+
+
+@pytest.mark.parametrize("name", ["nonlinear-helmholtz", "helmholtz", "ablations"])
+def test_no_method_sees_the_truth(tmp_path, monkeypatch, name):
+    """Every answer is the same where the exact solutions are not numbers."""
+    here = evaluation(tmp_path, name)
+    answers = {}
+
+    def recorded(solver, subject):
+        part = subject.select(slice(0, 1))
+        answers.setdefault(current[0], []).append(solver.solve(part.problem).tensor)
+        return failed(subject.problem.batch, "FINISHED")
+
+    def hidden(*arguments):
+        drawn = instances(*arguments)
+        return replace(drawn, exact=torch.full_like(drawn.exact, torch.nan))
+
+    monkeypatch.setattr("neuralsolver.experiments.evaluate.measure", recorded)
+    compared = [method for method in methods_of(here.experiment) if method.prepare is not None]
+    for blind in (False, True):
+        if blind:
+            monkeypatch.setattr("neuralsolver.experiments.evaluate.instances", hidden)
+        for method in compared:
+            current = [method.key]
+            replace(here, results=tmp_path / str(blind)).run([method.key], ["in-distribution"])
+    assert answers.keys() == {method.key for method in compared}
+    for key, (seeing, blind) in answers.items():
+        assert torch.isfinite(blind).all(), key
+        assert torch.equal(seeing, blind), key
+
+
+def test_a_new_method_is_one_row(tmp_path, monkeypatch):
+    """It is evaluated, stands in the tables and is drawn, and no other list is touched."""
+    monkeypatch.setitem(METHODS, "halved", None)  # undone in the end
+    looks = ("#123456", "o")
+    halved = Answer(lambda problem: 0.5 * ReferenceSolver().solve(problem).tensor)
+    register(Method("halved", "learned", "half the solution", *looks, prepare=lambda _: halved))
+    here = evaluation(tmp_path, "poisson")
+    rows = here.run(["halved", "reference", "zero"])
+    assert rows[0]["error"] == pytest.approx(0.5, rel=1e-3)
+    results = Results.read(here.file.parent)
+    found = {table.name: markdown(table) for table in tables(results)}
+    assert "| half the solution | here | 5.00e-01" in found["forward-poisson"].replace("*", "")
+    assert "half the solution" in found["seconds"]
+    figure = accuracy(results, "poisson")
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "half the solution" in labels
+
+
+def test_a_new_backbone_is_one_row(tmp_path, monkeypatch):
+    """A network of the models and a row of sizes make a recipe, a method and a line."""
+    monkeypatch.setattr(trainings, "PRESETS", list(trainings.PRESETS))
+    for registry in (trainings.BACKBONES, trainings.NETWORKS, METHODS):
+        for key in ("flat", "ens-flat", *(("ens-flat", scale) for scale in SCALES)):
+            monkeypatch.setitem(registry, key, None)
+            monkeypatch.delitem(registry, key)
+    sizes = {scale: {"width": 4, "multipliers": [1]} for scale in SCALES}
+    register_backbone(Backbone("flat", "flat U-net", "#654321", "o", "-"), "unet", **sizes)
+    here = evaluation(tmp_path, "ablations")
+    assert "paper-flat" in trainings.recipes_for(Helmholtz())
+    rows = here.run(["ens-flat", "ens"], ["in-distribution"])
+    assert rows[0]["steps"] == 15
+    (table,) = [t for t in tables(Results.read(here.file.parent)) if t.name == "backbones"]
+    assert f"| flat U-net | here | {rows[0]['error']:.2e}" in markdown(table).replace("*", "")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_no_two_methods_of_an_experiment_look_alike(name):
+    methods = methods_of(EXPERIMENTS[name])
+    looks = [(method.colour, method.marker) for method in methods]
+    labels = [method.label_in(EXPERIMENTS[name]) for method in methods]
+    assert len(set(looks)) == len(set(labels)) == len(methods)
+    if not EXPERIMENTS[name].ablation:
+        colours = [m.colour for m in methods if m.kind in ("learned", "optimised")]
+        assert len(set(colours)) == len(colours)
 
 
 def test_a_killed_writer_loses_its_own_row_only(tmp_path):
@@ -90,14 +254,14 @@ def test_what_cannot_be_done_is_a_value(tmp_path):
     here.run(["ens-contractive"], ["in-distribution"])
     smaller = Regime("smaller", Darcy())
     drawn = instances(smaller, 8, 1, 3, tmp_path / "data")
-    setting = Setting(smaller, drawn.problem, drawn.exact, 3, 1.0, here.model)
+    setting = Setting(smaller, 3, 1.0, here.model)
     with pytest.raises(InvalidInput, match="resolution"):
         METHODS["ens-contractive"].prepare(setting).solve(drawn.problem)
     odd = replace(here.experiment, regimes=(smaller,))
 
     class Half(Evaluation):
-        def model(self, recipe):
-            return here.model(recipe)
+        def place(self, recipe):
+            return here.place(recipe)
 
     scale = replace(TINY, resolution=8)
     half = Half(odd, scale, tmp_path / "r", tmp_path / "runs", tmp_path / "data", samples=2)
@@ -147,10 +311,8 @@ def test_the_error_in_a_row_is_the_error_of_the_field():
     assert relative_error(exact, exact).max() == 0
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_every_recipe_makes_a_solver_and_a_plan(recipe):
-    for scale in SCALES.values():
-        assert make_plan(recipe, scale)
+@pytest.mark.parametrize("recipe", trainings.recipes_for(Darcy()))
+def test_every_recipe_makes_the_same_solver_twice(recipe):
     solver = make_solver(recipe, Darcy(), TINY)
     again = make_solver(recipe, Darcy(), TINY)
     problem = Problem.random(Darcy(), 16)
@@ -173,9 +335,12 @@ def test_studies_are_written_once(tmp_path, study, monkeypatch, capsys):
     assert file.stat().st_mtime_ns == before
     if study == "fields":
         with np.load(file) as fields:
-            assert {"helmholtz/shift/truth", "darcy/shift/ens", "helmholtz/shift/ens@1/error"} <= (
-                set(fields)
-            )
+            names = {
+                "helmholtz/shift/truth",
+                "darcy/shift/ens/error",
+                "helmholtz/shift/ens@1/error",
+            }
+            assert names <= set(fields)
     else:
         assert json.loads(file.read_text())
 
@@ -190,7 +355,7 @@ def test_the_command_prints_rows_and_names_what_it_does_not_know(tmp_path, capsy
     assert run(["evaluate", "euler"]) == 1
     assert "experiment: expected one of helmholtz" in capsys.readouterr().err
     assert run(["evaluate", "darcy", "--method", "magic", *places]) == 1
-    assert "method: expected one of truth" in capsys.readouterr().err
+    assert "method: expected one of ens," in capsys.readouterr().err
 
 
 def test_rows_measured_here_become_a_report(tmp_path, capsys):
@@ -201,3 +366,38 @@ def test_rows_measured_here_become_a_report(tmp_path, capsys):
     table = (folder / "tiny" / "tables" / "forward-poisson.md").read_text()
     rows = read_rows(folder / "tiny" / "poisson.jsonl")
     assert f"{rows[2]['error']:.2e}" in table
+
+
+def test_seeds_and_targets_are_experiments(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(SCALES, "tiny", replace(TINY, resolution=16))
+    monkeypatch.setattr(seeds, "GRID", 16)
+    monkeypatch.setattr(seeds, "SAMPLES", 2)
+    monkeypatch.setattr(seeds, "EQUATIONS_TRIED", ("poisson",))
+    monkeypatch.setattr(targets, "REGIMES", targets.REGIMES[:2])
+    places = ["--results", str(tmp_path / "r"), "--runs", str(tmp_path / "runs")]
+    places += ["--data", str(tmp_path / "d"), "--scale", "tiny", "--samples", "2"]
+    assert run(["evaluate", "seeds", *places]) == 0
+    assert "poisson         2" in capsys.readouterr().out
+    assert len(read_rows(tmp_path / "r" / "tiny" / "seeds.jsonl")) == 3
+    assert run(["evaluate", "targets", *places, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["reached"] for row in rows] == [True, True]
+    assert rows[0]["dtype"] == "float32"
+    assert 2 <= rows[0]["first_step"] <= 8
+    monkeypatch.setattr(targets, "measure_regime", pytest.fail)
+    monkeypatch.setattr(seeds, "train", pytest.fail)
+    for name in ("targets", "seeds"):
+        assert run(["evaluate", name, *places]) == 0
+
+
+def test_the_rows_that_are_shipped_are_up_to_date():
+    """Nothing that was measured with the shipped models would be measured again."""
+    desk = Path(__file__).parents[2] / "results"
+    for experiment in EXPERIMENTS.values():
+        here = Evaluation(experiment, SCALES["desk"], desk, runs=Path("no-runs"))
+        rows = read_rows(here.file)
+        assert rows
+        for row in rows:
+            method = METHODS[row["method"]]
+            assert row["samples"] == here.count(method, experiment.regime(row["regime"]))
+            assert stale(row, method.version, here.weights(method)) is None

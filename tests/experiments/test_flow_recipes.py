@@ -10,22 +10,13 @@ import torch
 
 from neuralsolver.equations import NavierStokes, Problem, equation_named
 from neuralsolver.experiments.recipes import make_plan, make_solver
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.trainings import SCALES, recipes_for
+from neuralsolver.solvers import Iterate
 from neuralsolver.training import fit
 from neuralsolver.training.objectives import OBJECTIVES, Batch, relative_l2
 from tests.training.job import InMemory
 
-RECIPES = (
-    "contractive",
-    "contractive-cnn",
-    "paper",
-    "paper-cnn",
-    "operator",
-    "operator-cnn",
-    "operator-pino",
-    "fno",
-    "pino",
-)
+RECIPES = recipes_for(NavierStokes())
 TINY = SCALES["tiny"]
 ACCURATE = {"frames": 6, "time_order": 4, "dealiasing": "2/3"}
 
@@ -44,9 +35,9 @@ def loss(solver, plan, examples):
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_few_batches_lower_the_loss(recipe, examples, tmp_path):
-    scale = TINY.of(examples.equation)
-    solver = make_solver(recipe, examples.equation, scale, seed=1)
-    plan = make_plan(recipe, scale, flow=True, batches=12, warmup=1, learning_rate=4e-3)
+    solver = make_solver(recipe, examples.equation, TINY, seed=1)
+    changes = {"batches": 12, "warmup": 1, "learning_rate": 4e-3}
+    plan = make_plan(recipe, examples.equation, TINY, **changes)
     before = loss(solver, plan, examples)
     record = fit(solver, examples, plan, tmp_path)
     after = loss(solver, plan, examples)
@@ -79,7 +70,7 @@ def test_the_corrector_of_a_flow_does_not_know_the_place(recipe, shift):
     def correction(by):
         w, v, r = (field.roll(by, (-2, -1)) for field in (inputs, u, residual))
         with torch.no_grad():
-            return solver.correction(Problem(equation, w), v, r)
+            return solver.correction(Iterate(Problem(equation, w), v, r))
 
     here = correction((0, 0))
     assert float(here.std()) > 1e-3

@@ -93,10 +93,8 @@ def flow_rows() -> list[dict[str, Any]]:
     half = {"FINISHED": 16, "DIVERGED": 16}
     rows.append(flow_row("kolmogorov", "forcing-shift", "ens", status=half))
     failed: dict[str, Any] = {"error": None, "residual": None, "history": None}
-    memory = {"OUT_OF_MEMORY": 1}
-    rows.append(
-        flow_row("kolmogorov", "super-resolution", "pino-ttop", samples=1, status=memory, **failed)
-    )
+    memory = {"OUT_OF_MEMORY": 32}
+    rows.append(flow_row("kolmogorov", "super-resolution", "pino-ttop", status=memory, **failed))
     return rows
 
 

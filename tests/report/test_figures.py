@@ -1,13 +1,14 @@
 """Figures and the command: the same bytes twice, and whatever is missing is named."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from neuralsolver.cli import run
-from neuralsolver.report.figures import makers
-from neuralsolver.report.rows import Results
-from neuralsolver.report.style import METHOD_STYLE, png, styles_of
+from neuralsolver.report.results import Results
+from neuralsolver.report.style import png, style, styles_of
+from neuralsolver.report.write import figures as makers
 from tests.report.made_up import fill, row
 
 
@@ -16,17 +17,11 @@ def folder(tmp_path_factory):
     return fill(tmp_path_factory.mktemp("results"), size=16)
 
 
-def test_no_two_methods_look_alike():
-    looks = {(style.colour, style.marker) for style in METHOD_STYLE.values()}
-    labels = {style.label for style in METHOD_STYLE.values()}
-    assert len(looks) == len(labels) == len(METHOD_STYLE)
-
-
 def test_unknown_methods_get_spare_styles():
-    styles = styles_of(["ens", "multigrid", "lu"], {"lu": "sparse LU"})
-    assert styles["ens"] is METHOD_STYLE["ens"]
-    assert styles["lu"].label == "sparse LU"
-    assert styles["lu"].marker != styles["multigrid"].marker
+    styles = styles_of(["ens", "multigrid", "sparse LU"])
+    assert styles["ens"] == style("ens")
+    assert styles["sparse LU"].label == "sparse LU"
+    assert styles["sparse LU"].marker != styles["multigrid"].marker
 
 
 FAST = ("starts", "darcy-time-to-accuracy", "snapshots-helmholtz-shift-ens")
@@ -44,9 +39,8 @@ def test_everything_is_drawn_from_full_results(folder):
     results = Results.read(folder)
     figures = {name: make(results) for name, make in makers(results).items()}
     missing = {name for name, figure in figures.items() if figure is None}
-    # regimes of which the made-up archive has no fields
-    assert all(name.startswith("qualitative") for name in missing)
-    assert len(figures) - len(missing) >= 24
+    assert missing == {f"iterations-{name}-{q}" for name in () for q in ("error", "residual")}
+    assert len(figures) >= 24
     for figure in figures.values():
         assert figure is None or figure.get_suptitle()
 
@@ -89,3 +83,18 @@ def test_what_cannot_be_drawn_is_left_out(tmp_path):
     assert every["refinement"](results) is None
     assert every["starts"](results) is None
     png(every["noisy-start"](results))
+
+
+def test_a_figure_says_what_its_numbers_are(folder):
+    """The grid of the ablations, means over few samples, seconds that include a warm-up."""
+    results = Results.read(folder)
+    every = makers(results)
+    for name in ("gradient-conditioning", "backbones", "evolution-ablations"):
+        assert "64 × 64" in every[name](results).get_suptitle()
+    few = {key: replace(r, samples=2) if "ttop" in key[2] else r for key, r in results.rows.items()}
+    legend = every["refinement"](replace(results, rows=few)).legends[0].get_texts()
+    assert "PINO(TTOP) [2 samples]" in [text.get_text() for text in legend]
+    figure = every["accuracy-helmholtz"](replace(results, rows=few))
+    hollow = {line.get_label() for line in figure.axes[0].lines if line.get_mfc() == "none"}
+    assert hollow == {"PINO(TTOP)", "CNN-FNO-CNN(TTOP)"}
+    assert "warm-up" in every["noisy-start"](results).axes[0].get_xlabel()

@@ -1,6 +1,7 @@
 """The flows in the report: every line of every table, the way up of every ratio, what is drawn."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,18 +11,16 @@ from PIL import Image
 
 from neuralsolver.equations import NavierStokes
 from neuralsolver.experiments import flow_fields
-from neuralsolver.experiments.paper import Regime
+from neuralsolver.experiments.methods import methods_of
+from neuralsolver.experiments.paper import EXPERIMENTS, Regime
 from neuralsolver.report.animation import animate
-from neuralsolver.report.convergence import evolution
-from neuralsolver.report.cost import accuracy_against_seconds
-from neuralsolver.report.figures import makers
-from neuralsolver.report.flow_panels import animations
-from neuralsolver.report.flows import flow_ratios
-from neuralsolver.report.matched import MATCHED_FLOWS, matched_flow
-from neuralsolver.report.rows import Results
-from neuralsolver.report.style import FLOW_STYLE, METHOD_STYLE
-from neuralsolver.report.tables import DYNAMIC, forward
-from neuralsolver.report.write import TABLES, write_report
+from neuralsolver.report.beside import forward, matched
+from neuralsolver.report.cost import accuracy
+from neuralsolver.report.curves import evolution
+from neuralsolver.report.panels import animations
+from neuralsolver.report.results import Results
+from neuralsolver.report.tables import flow_ratios, tables
+from neuralsolver.report.write import figures, write_report
 from tests.report.made_up_flows import FLOOR, FLOWS, HARDNESS, METHODS, fill_flows, flow_row
 
 ENS = ("ENS (paper's recipe), transformer", "ENS, contractive, transformer")
@@ -47,34 +46,27 @@ def ours(table):
     return {line.labels[0]: line.cells for line in table.lines if line.labels[1] == "here"}
 
 
-def test_a_method_looks_the_same_everywhere():
-    looks = {}
-    for styles in (METHOD_STYLE, FLOW_STYLE):
-        for method, style in styles.items():
-            assert looks.setdefault((style.colour, style.marker), method) == method
-    for method in METHOD_STYLE.keys() & FLOW_STYLE.keys():
-        shared = METHOD_STYLE[method], FLOW_STYLE[method]
-        assert len({(s.colour, s.marker, s.line) for s in shared}) == 1
-    assert len({style.label for style in FLOW_STYLE.values()}) == len(FLOW_STYLE)
-    assert FLOW_STYLE.keys() == METHODS.keys()
+def test_the_made_up_rows_are_those_of_every_method():
+    for flow in FLOWS:
+        assert {method.key for method in methods_of(EXPERIMENTS[flow])} == METHODS.keys()
 
 
-@pytest.mark.parametrize("spec", DYNAMIC, ids=FLOWS)
-def test_forward_has_every_line(results, spec):
-    lines = ours(forward(spec)(results))
+@pytest.mark.parametrize("flow", FLOWS)
+def test_forward_has_every_line(results, flow):
+    lines = ours(forward(EXPERIMENTS[flow]).table(results))
     learned = (*ENS, "FNO-3D", "PINO-3D", "PINO-3D(TTOP)")
-    others = ("ground truth (floor)", "classical solver", *COARSE, "nothing moves", "zero field")
+    others = (*COARSE, "classical solver", "still flow", "ground truth (floor)", "zero field")
     assert tuple(lines) == (*learned, *others)
-    row = results.get(spec.experiment, "forcing-shift", "fno")
+    row = results.get(flow, "forcing-shift", "fno")
     seconds, *cells = lines["FNO-3D"]
     assert seconds.text == f"{row.seconds_batch_1:.2e}"
     assert [cell.text for cell in cells[4:6]] == [f"{row.error:.2e}", f"{row.residual:.2e}"]
-    floor = f"{FLOWS[spec.experiment] ** 2 * FLOOR:.2e}"
+    floor = f"{FLOWS[flow] ** 2 * FLOOR:.2e}"
     assert [cell.text for cell in lines["ground truth (floor)"][2::2]] == [floor] * 4
 
 
 def test_what_is_missing_is_said_and_marks_nothing(results):
-    lines = ours(forward(DYNAMIC[1])(results))
+    lines = ours(forward(EXPERIMENTS["kolmogorov"]).table(results))
     assert {cell.text for cell in lines[ENS[2]]} == {"not run"}
     assert lines["PINO-3D(TTOP)"][-1].text == "out of memory"
     assert lines[ENS[3]][1].mark == "best"
@@ -86,18 +78,18 @@ def test_what_is_missing_is_said_and_marks_nothing(results):
 
 def test_one_row_is_enough_for_everything(tmp_path):
     one = few(tmp_path, flow_row("navier-stokes", "forcing-shift", "ens"))
-    tables = {table.name: table for make in TABLES if (table := make(one)) is not None}
-    floors = ours(tables["matched-backbone-navier-stokes"])["ground truth (floor)"]
+    found = {table.name: table for table in tables(one)}
+    floors = ours(found["matched-backbone-navier-stokes"])["ground truth (floor)"]
     assert {cell.text for cell in floors} == {"not run"}
-    assert {cell.text for cell in tables["flow-ratios"].lines[2].cells[2:]} == {"not run"}
-    assert not any("kolmogorov" in name for name in tables)
-    drawn = {name for name, make in makers(one).items() if make(one) is not None}
+    assert {cell.text for cell in found["flow-ratios"].lines[2].cells[2:]} == {"not run"}
+    assert not any("kolmogorov" in name for name in found)
+    drawn = {name for name, make in figures(one).items() if make(one) is not None}
     assert drawn == {"evolution-navier-stokes"}
 
 
-@pytest.mark.parametrize("spec", MATCHED_FLOWS, ids=FLOWS)
-def test_each_backbone_is_a_block(results, spec):
-    table = matched_flow(spec)(results)
+@pytest.mark.parametrize("flow", FLOWS)
+def test_each_backbone_is_a_block(results, flow):
+    table = matched(EXPERIMENTS[flow]).table(results)
     transformer, convolutional, floors = table.blocks
     labels = [line.labels[0] for line in transformer]
     plain = ["transformer", "", "transformer(PINO)", "", "transformer(TTOP)", ""]
@@ -107,7 +99,7 @@ def test_each_backbone_is_a_block(results, spec):
     for block in (transformer, convolutional):
         assert [line.cells[0].mark for line in block if line.labels[1] == "here"].count("best") == 1
     alone = transformer[5].cells[0]
-    assert alone.text == {"NS_AB": "3.02e-02", "KF_AB": "4.12e-02"}[spec.label]
+    assert alone.text == {"navier-stokes": "3.02e-02", "kolmogorov": "4.12e-02"}[flow]
 
 
 def test_ratios_of_the_paper_and_targets(results):
@@ -174,7 +166,7 @@ def test_the_floor_is_drawn_in_every_regime(results, flow):
 
 
 def test_the_classical_solver_is_a_front(results):
-    figure = accuracy_against_seconds(results, "kolmogorov")
+    figure = accuracy(results, "kolmogorov")
     assert len(figure.axes) == 4
     for axis in figure.axes:
         (front,) = (line for line in axis.lines if line.get_label() == "classical solver, coarser")
@@ -189,7 +181,7 @@ def test_the_classical_solver_is_a_front(results):
 def test_trajectories_are_drawn_and_animated(results, tmp_path):
     """From an archive of two regimes, without any row."""
     kept = ("navier-stokes/in-distribution", "kolmogorov/forcing-shift")
-    archive = {name: f for name, f in results.flow_fields.items() if name.startswith(kept)}
+    archive = {name: f for name, f in results.fields.items() if name.startswith(kept)}
     np.savez(tmp_path / "flow-fields.npz", **archive)
     written = {path.name: path for path in write_report(tmp_path).files}
     names = {path.replace("/", "-") for path in kept}
@@ -217,7 +209,7 @@ def test_fields_that_are_not_finite_are_left_out(tmp_path):
     np.savez(tmp_path / "flow-fields.npz", **archive)
     results = Results.read(tmp_path)
     assert "flow-kolmogorov-forcing-shift" not in animations(results)
-    figure = makers(results)["qualitative-kolmogorov-forcing-shift"](results)
+    figure = figures(results)["qualitative-kolmogorov-forcing-shift"](results)
     assert "error of\nCNN-FNO-CNN" in figure.axes[2].get_title()
 
 
@@ -240,23 +232,20 @@ def test_the_worst_trajectory_is_a_small_file(tmp_path):
 
 
 def test_the_study_solves_each_flow_and_regime(monkeypatch):
-    """With an experiment that lacks ENS, and a solver that answers with zero."""
+    """With a solver that answers with zero."""
     equation = NavierStokes(frames=4)
-    experiment = SimpleNamespace(
-        methods=("operator",),
-        regime=lambda key: Regime(key, equation),
-        sized=lambda scale: SimpleNamespace(resolution=8),
-    )
-    monkeypatch.setattr(flow_fields, "EXPERIMENTS", dict.fromkeys(FLOWS, experiment))
+    regimes = tuple(Regime(key, equation) for key in ("in-distribution", "forcing-shift"))
+    for flow in FLOWS:
+        short = replace(EXPERIMENTS[flow], equation=equation, regimes=regimes)
+        monkeypatch.setitem(flow_fields.EXPERIMENTS, flow, short)
     truth = torch.randn(1, 1, 5, 8, 8)
     zero = SimpleNamespace(solve=lambda problem: SimpleNamespace(tensor=torch.zeros_like(truth)))
-    laboratory = SimpleNamespace(
-        scale=None,
-        draw=lambda regime, resolution: SimpleNamespace(problem=None, exact=truth),
-        prepare=lambda method, experiment, regime, drawn: zero,
+    here = SimpleNamespace(
+        draw=lambda regime: SimpleNamespace(problem=None, exact=truth),
+        prepare=lambda method, regime: zero,
     )
-    arrays = flow_fields.flow_fields(laboratory)
-    assert len(arrays) == 2 * 2 * 3
+    arrays = flow_fields.flow_fields(SimpleNamespace(of=lambda experiment: here))
+    assert len(arrays) == 2 * 2 * 4
     for flow in FLOWS:
         error = arrays[f"{flow}/forcing-shift/operator/error"]
         assert np.array_equal(error, -arrays[f"{flow}/forcing-shift/truth"])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from neuralsolver.errors import FileDamaged, InvalidInput
-from neuralsolver.report.rows import Results, joined, read_rows
+from neuralsolver.report.results import Results
 from tests.report.made_up import row
 
 PLACE = ("helmholtz", "shift", "ens")
@@ -17,21 +17,33 @@ def written(folder, lines, end="\n"):
     return path
 
 
-def test_the_last_of_equal_rows_counts(tmp_path):
-    rows = [row(*PLACE, error=1.0), row(*PLACE, seed=1, error=5.0), row(*PLACE, error=2.0)]
-    found = read_rows(written(tmp_path, [json.dumps(r) for r in rows]))
-    assert sorted((r.seed, r.error) for r in found) == [(0, 2.0), (1, 5.0)]
+def read(folder, lines, end="\n"):
+    written(folder, lines, end)
+    return Results.read(folder).get(*PLACE)
+
+
+def test_the_last_of_equal_rows_counts_and_most_samples_before_it(tmp_path):
+    rows = [row(*PLACE, error=1.0), row(*PLACE, error=2.0), row(*PLACE, error=3.0, samples=2)]
+    assert read(tmp_path, [json.dumps(r) for r in rows]).error == 2.0
+
+
+def test_a_mean_over_few_samples_is_known_as_such(tmp_path):
+    rows = [row(*PLACE), row("helmholtz", "shift", "pino-ttop", samples=2)]
+    written(tmp_path, [json.dumps(r) for r in rows])
+    results = Results.read(tmp_path)
+    assert not results.get(*PLACE).few
+    assert results.get("helmholtz", "shift", "pino-ttop").few
 
 
 def test_half_a_line_at_the_end_is_no_row(tmp_path):
-    text = json.dumps(row(*PLACE))
-    assert len(read_rows(written(tmp_path, [text, text[:50]], end=""))) == 1
+    text = json.dumps(row(*PLACE, error=1.0))
+    assert read(tmp_path, [text, text[:50]], end="").error == 1.0
 
 
 def test_half_a_line_elsewhere_is_damage(tmp_path):
     text = json.dumps(row(*PLACE))
     with pytest.raises(FileDamaged, match="line 1"):
-        read_rows(written(tmp_path, [text[:50], text]))
+        read(tmp_path, [text[:50], text])
 
 
 def test_seeds_are_joined(tmp_path):
@@ -46,17 +58,13 @@ def test_seeds_are_joined(tmp_path):
 
 
 def test_a_seed_without_a_number_leaves_no_mean(tmp_path):
-    rows = read_rows(
-        written(
-            tmp_path, [json.dumps(row(*PLACE, seed=s, error=e)) for s, e in ((0, 1.0), (1, None))]
-        )
-    )
-    assert joined(rows).error is None
+    rows = [json.dumps(row(*PLACE, seed=s, error=e)) for s, e in ((0, 1.0), (1, None))]
+    assert read(tmp_path, rows).error is None
 
 
 def test_a_series_has_only_numbers_to_draw(tmp_path):
     history = {"step": [0, 3, 6, 9], "error": [1.0, None, float("nan"), 0.5]}
-    found = read_rows(written(tmp_path, [json.dumps(row(*PLACE, history=history))]))[0]
+    found = read(tmp_path, [json.dumps(row(*PLACE, history=history))])
     assert found.series("error") == ([0.0, 9.0], [1.0, 0.5])
     assert found.series("residual") == ([], [])
 

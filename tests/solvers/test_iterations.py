@@ -73,12 +73,23 @@ def test_neighbours_that_stop_change_nothing(nonlinear):
     problem = Problem.random(equation, 64, count=3, seed=3)
     exact = nonlinear.solve(problem, tolerance=1e-12).tensor
     start = torch.zeros_like(exact)
-    start[1:] = exact[1:]  # these stop at once
+    start[1:] = (1 + 1e-6) * exact[1:]  # these stop after some steps
     together = nonlinear.solve(problem, start, tolerance=1e-9, accelerate=False)
     alone = nonlinear.solve(problem.select([0]), start[:1], tolerance=1e-9, accelerate=False)
-    assert together.steps[1:].tolist() == [0, 0]
+    assert 0 < int(together.steps[1:].max()) < int(together.steps[0])
     ratio = together.residual_norms[:, 0] / alone.residual_norms[:, 0]
-    assert torch.allclose(ratio, torch.ones_like(ratio), rtol=1e-4)
+    # a network of float32 answers a batch and a sample alike to its last digits only
+    assert torch.allclose(ratio, torch.ones_like(ratio), rtol=1e-3)
+
+
+def test_a_stepper_keeps_what_it_knows_of_those_who_remain(nonlinear):
+    problem = Problem.random(EQUATIONS["nonlinear-helmholtz"], 64, count=3, seed=3)
+    step, mask = nonlinear.network.stepper(), torch.tensor([True, False, True])
+    with torch.no_grad():
+        step(Iterate.of(problem, problem.zeros()))
+        before = step.diagonal
+        step.keep(mask)
+    assert torch.equal(step.diagonal, before[mask])
 
 
 def test_threads_share_a_solver(nonlinear):

@@ -128,7 +128,7 @@ def test_a_hierarchy_belongs_to_one_solve():
     ],
 )
 def test_no_more_cycles_than_the_slow_form_needed(name, resolution, most):
-    """The counts of results/desk/targets.json, on its first instance."""
+    """The counts of results/desk/targets.jsonl, on its first instance."""
     problem = Problem.random(EQUATIONS[name], resolution, 1, seed=20_261, key=7)
     solution = load(name).solve(problem, tolerance=1e-9)
     assert solution.good

@@ -15,7 +15,7 @@ import torch
 from neuralsolver.data.truth import truth
 from neuralsolver.equations import Equation, Helmholtz, Problem
 from neuralsolver.experiments.recipes import make_plan, make_solver
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training import Card, fit, save_model
 
 
@@ -41,7 +41,13 @@ def main(folder: Path, batches: int, pause: float = 0.0) -> None:
     equation = Helmholtz()
     solver = make_solver("contractive", equation, SCALES["tiny"], seed=3)
     plan = make_plan(
-        "contractive", SCALES["tiny"], batches=batches, ema=0.9, checkpoint_seconds=0.0, seed=5
+        "contractive",
+        equation,
+        SCALES["tiny"],
+        batches=batches,
+        ema=0.9,
+        checkpoint_seconds=0.0,
+        seed=5,
     )
 
     def progress(done, record):

@@ -15,8 +15,8 @@ import torch
 
 from neuralsolver.equations import Helmholtz, Problem
 from neuralsolver.errors import InvalidInput
-from neuralsolver.experiments.recipes import RECIPES, make_plan, make_solver
-from neuralsolver.experiments.scales import SCALES
+from neuralsolver.experiments.recipes import make_plan, make_solver
+from neuralsolver.experiments.trainings import SCALES, recipes_for
 from neuralsolver.solvers import Iterate
 from neuralsolver.training import Plan, error_history, fit, load_model
 from neuralsolver.training.objectives import (
@@ -157,12 +157,12 @@ def test_memory_does_not_grow_with_the_number_of_corrections(examples):
     assert peak(2) > 0
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", recipes_for(Helmholtz()))
 def test_every_recipe_learns(recipe, examples, tmp_path):
     solver = make_solver(recipe, Helmholtz(), TINY, seed=1)
     steps = 0 if solver.corrector is None else 3
     before = error_history(solver, examples, steps)
-    plan = make_plan(recipe, TINY, batches=120, learning_rate=4e-3)
+    plan = make_plan(recipe, Helmholtz(), TINY, batches=120, learning_rate=4e-3)
     record = fit(solver, examples, plan, tmp_path, validation=examples)
     after = error_history(solver, examples, steps)
     # a corrector that reads nothing of its error has nothing to learn from but the prediction
@@ -178,7 +178,7 @@ def test_every_recipe_learns(recipe, examples, tmp_path):
 def test_bfloat16_and_averaged_weights_are_options(examples, tmp_path):
     solver = make_solver("contractive", Helmholtz(), TINY)
     start = [p.detach().clone() for p in solver.parameters()]
-    plan = make_plan("contractive", TINY, batches=5, bfloat16=True, ema=0.5)
+    plan = make_plan("contractive", Helmholtz(), TINY, batches=5, bfloat16=True, ema=0.5)
     record = fit(solver, examples, plan, tmp_path)
     assert record.skipped == 0
     assert any(not torch.equal(a, b) for a, b in zip(start, solver.parameters(), strict=True))
@@ -186,7 +186,7 @@ def test_bfloat16_and_averaged_weights_are_options(examples, tmp_path):
 
 
 def test_finished_run_is_a_no_op(examples, tmp_path):
-    plan = make_plan("contractive", TINY, batches=3)
+    plan = make_plan("contractive", Helmholtz(), TINY, batches=3)
     first = make_solver("contractive", Helmholtz(), TINY)
     fit(first, examples, plan, tmp_path)
     again = make_solver("contractive", Helmholtz(), TINY)
@@ -198,13 +198,13 @@ def test_finished_run_is_a_no_op(examples, tmp_path):
 
 def test_another_plan_does_not_continue_a_run(examples, tmp_path):
     solver = make_solver("contractive", Helmholtz(), TINY)
-    fit(solver, examples, make_plan("contractive", TINY, batches=2), tmp_path)
+    fit(solver, examples, make_plan("contractive", Helmholtz(), TINY, batches=2), tmp_path)
     with pytest.raises(InvalidInput, match="same plan"):
-        fit(solver, examples, make_plan("contractive", TINY, batches=4), tmp_path)
+        fit(solver, examples, make_plan("contractive", Helmholtz(), TINY, batches=4), tmp_path)
 
 
 def test_wall_clock_budget_is_kept(examples, tmp_path):
-    plan = make_plan("fno", TINY, budget_minutes=0.02)
+    plan = make_plan("fno", Helmholtz(), TINY, budget_minutes=0.02)
     record = fit(make_solver("fno", Helmholtz(), TINY), examples, plan, tmp_path)
     assert 1.2 <= record.seconds < 6.0
     assert record.batches > 1
@@ -215,7 +215,7 @@ def test_non_finite_gradients_are_skipped_and_counted(tmp_path):
     examples = InMemory(Helmholtz(), 16, 16)
     examples.solution[:8] = 0.0
     examples.inputs[:8] = 0.0
-    plan = make_plan("fno", TINY, batches=8, batch_size=2)
+    plan = make_plan("fno", Helmholtz(), TINY, batches=8, batch_size=2)
     solver = make_solver("fno", Helmholtz(), TINY)
     record = fit(solver, examples, plan, tmp_path)
     assert record.skipped > 0
@@ -225,7 +225,7 @@ def test_non_finite_gradients_are_skipped_and_counted(tmp_path):
 def test_hopeless_training_is_given_up_with_a_reason(tmp_path):
     examples = InMemory(Helmholtz(), 8, 16)
     examples.solution[:] = 0.0
-    plan = make_plan("fno", TINY, batches=100)
+    plan = make_plan("fno", Helmholtz(), TINY, batches=100)
     with pytest.raises(InvalidInput, match=r"learning_rate"):
         fit(make_solver("fno", Helmholtz(), TINY), examples, plan, tmp_path)
 
@@ -236,7 +236,7 @@ def test_plan_is_checked():
         lambda: Plan(batches=1, budget_minutes=1.0),
         lambda: Plan(batches=1, objective="hope"),
         lambda: Plan(batches=1, unroll=2, shortest_unroll=3),
-        lambda: make_plan("magic", TINY),
+        lambda: make_plan("magic", Helmholtz(), TINY),
         lambda: make_solver("magic", Helmholtz(), TINY),
     ):
         with pytest.raises(InvalidInput, match=r"expected .* got"):

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
-from neuralsolver.equations import Darcy, Helmholtz, NavierStokes, Poisson
+from neuralsolver.equations import Darcy, Helmholtz, NavierStokes, Poisson, equation_named
+from neuralsolver.errors import InvalidInput
+from neuralsolver.experiments.paper import EXPERIMENTS, equation_to_train
+from neuralsolver.experiments.recipes import make_solver, make_stages
 from neuralsolver.experiments.run import Training, train
-from neuralsolver.experiments.scales import SCALES
-from neuralsolver.training import load
+from neuralsolver.experiments.trainings import NETWORKS, SCALES, recipes_for
+from neuralsolver.training import load, shipped
+from neuralsolver.training.checkpoint import read_card
+from neuralsolver.training.library import SHIPPED
 
 TINY = replace(SCALES["tiny"], samples=16)
 
 
 def test_a_warm_start_takes_its_share_on_the_coarser_grid(tmp_path):
-    scale = replace(TINY, warm_start_resolution=12)
+    scale = replace(TINY, warm_resolution=12)
     training = Training(Helmholtz(), "contractive", scale, seed=2, changes={"batches": 10})
     seen = []
     model = train(
@@ -49,36 +54,72 @@ def test_a_run_is_named_by_all_that_determines_it(tmp_path):
     assert base.folder(tmp_path) == Training(Helmholtz(), "contractive", TINY).folder(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("equation", "recipe", "scale", "name"),
-    [
-        (Helmholtz(), "contractive", "desk", "desk-4c9f3f357f78"),
-        (Darcy(), "paper", "desk", "desk-00824dfb48f6"),
-        (Poisson(), "fno", "paper", "paper-67ce704c250f"),
-    ],
-)
-def test_the_runs_that_there_are_keep_their_names(equation, recipe, scale, name, tmp_path):
-    """As they were before a scale knew of flows."""
-    assert Training(equation, recipe, SCALES[scale]).folder(tmp_path).name == name
+def test_a_run_changes_its_name_with_its_networks_and_nothing_else(tmp_path, monkeypatch):
+    training = Training(NavierStokes(frames=6), "paper", TINY)
+    before = training.folder(tmp_path)
+    key = ("transformer", "tiny")
+    wider = replace(NETWORKS[key][0], arguments={**NETWORKS[key][0].arguments, "patch": 4})
+    monkeypatch.setitem(NETWORKS, key, (wider,))
+    assert training.folder(tmp_path) != before
+    static = Training(Helmholtz(), "paper", TINY)
+    monkeypatch.undo()
+    assert static.folder(tmp_path) == Training(Helmholtz(), "paper", TINY).folder(tmp_path)
 
 
-def test_a_flow_is_trained_at_the_scale_of_flows(tmp_path):
-    scale = replace(TINY, flow={"samples": 3, "batches": 5})
-    flow, static = NavierStokes(frames=6), Helmholtz()
-    training = Training(flow, "paper", scale)
-    assert (training.scale.samples, training.plan.batches) == (3, 5)
-    assert Training(static, "paper", scale).scale.samples == TINY.samples
-    # sizes of networks that only flows have name the runs of flows only
-    wider = replace(scale, transformer={**TINY.transformer, "patch": 4})
-    accurate = replace(training, equation=replace(flow, time_order=4))
-    runs = [training, replace(training, scale=wider), accurate]
-    assert len({run.folder(tmp_path) for run in runs}) == 3
-    names = {Training(static, "paper", s).folder(tmp_path) for s in (TINY, scale, wider)}
-    assert len(names) == 1
+def test_what_is_trained_is_what_is_evaluated():
+    """A plain `ens train navier-stokes` used to train on another residual."""
+    for name, experiment in EXPERIMENTS.items():
+        if not experiment.ablation:
+            assert equation_to_train(name) == experiment.equation
+    assert equation_to_train("navier-stokes", {"time_order": "2"}).time_order == 2
 
 
-def test_the_plan_of_a_flow_differs_where_it_says():
-    plans = [Training(equation, "fno", TINY).plan for equation in (Helmholtz(), NavierStokes())]
-    assert [plan.objective for plan in plans] == ["relative_h1", "relative_l2"]
-    assert plans[1].learning_rate < plans[0].learning_rate
-    assert plans[0].unroll == plans[1].unroll == 0
+@pytest.mark.parametrize("equation", [Poisson(), Darcy(), NavierStokes(frames=6)])
+def test_every_recipe_that_suits_has_one_row_and_its_stages(equation):
+    for scale in SCALES.values():
+        for recipe in recipes_for(equation):
+            stages = make_stages(recipe, equation, scale)
+            assert stages[-1].resolution == scale.resolution
+            assert [s.name for s in stages if s.name == "training"] == ["training"]
+            plain = sum(s.plan.batches or 0 for s in stages if s.name != "finish")
+            if scale.batches is not None:
+                assert plain == scale.batches
+    with pytest.raises(InvalidInput, match="recipe: expected one of contractive"):
+        make_stages("magic", equation, TINY)
+
+
+def test_the_shipped_models_are_those_of_the_table():
+    """The plans on the cards are what the table says today, to the digit."""
+    for name in shipped():
+        card = read_card(SHIPPED / name)
+        equation = equation_named(card["equation"]["name"], card["equation"]["constants"])
+        stages = make_stages(card["recipe"], equation, SCALES["desk"], seed=card["seed"])
+        assert [stage.name for stage in stages] == list(card["stages"])
+        for stage in stages:
+            written = card["stages"][stage.name]
+            assert stage.resolution == written["resolution"]
+            minutes = (written["plan"].pop("budget_minutes"), stage.plan.budget_minutes)
+            assert minutes[0] == (minutes[1] and pytest.approx(minutes[1]))
+            ours = asdict(stage.plan)
+            assert {key: ours[key] for key in written["plan"]} == written["plan"], name
+        solver = make_solver(card["recipe"], equation, SCALES["desk"])
+        for part in ("predictor", "corrector"):
+            network, stored = getattr(solver, part), card["solver"][part]
+            assert (network is None) == (stored is None)
+            if network is not None:
+                assert {k: network.arguments[k] for k in stored["arguments"]} == stored["arguments"]
+
+
+def test_a_finish_and_a_warm_start_take_their_shares():
+    desk = SCALES["desk"]
+    flow = make_stages("contractive", NavierStokes(frames=6), desk)
+    assert [(s.name, s.plan.batches, s.plan.unroll) for s in flow] == [
+        ("training", 3200, 1),
+        ("finish", 200, 12),
+    ]
+    minutes = make_stages("contractive", NavierStokes(frames=6), desk, budget_minutes=16.0)
+    assert [s.plan.budget_minutes for s in minutes] == [16.0, 12.0]
+    paper = make_stages("paper", Darcy(), desk)
+    assert [(s.resolution, s.plan.batches) for s in paper] == [(32, 3600), (64, 1200)]
+    coarse = make_stages("paper", Helmholtz(), desk, coarsening=2)
+    assert [(s.resolution, s.plan.batches) for s in coarse] == [(32, 600)]

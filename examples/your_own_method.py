@@ -1,0 +1,118 @@
+"""New rows of every table, from a solver to its numbers.
+
+The first has a solver of its own, gradient descent with the step of Barzilai and Borwein (1988):
+
+    u ← u − α r,    α = ⟨s, s⟩ / ⟨s, y⟩,    s = u − u₋,   y = r − r₋
+
+which needs nothing but residuals. The second needs no new solver: it is ENS with its network taken
+out, the row to look at before crediting a network with anything.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neuralsolver.equations import Poisson, Problem
+from neuralsolver.equations.jacobian import jacobian_diagonal
+from neuralsolver.experiments.evaluate import Evaluation
+from neuralsolver.experiments.methods import Method, Setting, register
+from neuralsolver.experiments.paper import EXPERIMENTS, Experiment
+from neuralsolver.experiments.trainings import scale_named
+from neuralsolver.solvers import Iterate, ResidualBelow, Solve, Solver
+from neuralsolver.solvers.network_free import without_network
+from neuralsolver.solvers.wrappers import With
+
+
+class SecantStep:
+    """The steps of one solve; it remembers the last iterate and its residual."""
+
+    def __init__(self) -> None:
+        self.last: Iterate | None = None
+
+    def __call__(self, now: Iterate) -> Tensor:
+        if self.last is None:
+            step = 0.5 * now.residual / jacobian_diagonal(now.problem, now.u)
+        else:
+            s, y = now.u - self.last.u, now.residual - self.last.residual
+            step = _dot(s, s) / _dot(s, y) * now.residual
+        self.last = now
+        return now.problem.impose(now.u - step)
+
+    def keep(self, mask: Tensor) -> None:
+        """Some samples have stopped: forget them."""
+        if self.last is not None:
+            self.last = self.last.select(mask, self.last.problem.select(torch.nonzero(mask)[:, 0]))
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    return (a * b).flatten(1).sum(1).view(-1, *[1] * (a.dim() - 1))
+
+
+@dataclass(frozen=True)
+class BarzilaiBorwein(Solver):
+    """Gradient descent that learns its step from the last one."""
+
+    tolerance: float = 1e-10
+    max_steps: int = 2000
+
+    def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
+        """Start, step and stopping rule; the loop does the rest."""
+        problem = problem.in_precision(problem.equation.precision)
+        start = problem.first_guess() if u0 is None else problem.impose(u0.to(problem.inputs))
+        return Solve(problem, start, SecantStep(), ResidualBelow(self.tolerance, self.max_steps))
+
+
+def between_walls(experiment: Experiment) -> bool:
+    """Where it is compared."""
+    return experiment.equation.boundary == "walls" and not experiment.ablation
+
+
+def network_free(setting: Setting) -> Solver:
+    """The contractive solver with all but its network."""
+    tolerance = None if setting.regime.equation.has_floor else 1e-10
+    return With(without_network(setting.model("contractive")), {"tolerance": tolerance})
+
+
+register(
+    Method(
+        key="barzilai-borwein",
+        kind="classical",
+        label="Barzilai-Borwein",
+        colour="#AA3377",
+        marker="v",
+        prepare=lambda setting: BarzilaiBorwein(),
+        where=between_walls,
+    )
+)
+register(
+    Method(
+        key="without-network",
+        kind="classical",
+        label="ENS without its network",
+        colour="#BBBBBB",
+        marker="D",
+        prepare=network_free,
+        recipes=("contractive",),
+    )
+)
+
+
+def main(folder: Path) -> None:
+    problem = Problem.random(Poisson(), 32, count=4, seed=7)
+    print(BarzilaiBorwein().solve(problem).summary())
+
+    poisson, tiny = EXPERIMENTS["poisson"], scale_named("tiny")
+    evaluation = Evaluation(poisson, tiny, folder / "results", data=folder, samples=8)
+    for row in evaluation.run(["barzilai-borwein", "newton", "zero"], ["in-distribution"]):
+        print(f"{row['method']:16} relative L2 error {row['error']:.1e}, {row['status']}")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        main(Path(temporary))

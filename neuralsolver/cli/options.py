@@ -1,0 +1,92 @@
+"""Options that several commands have, and the one place where options are checked.
+
+The range of an option stands beside its type, `Annotated[int, typer.Option(...), Whole(1)]`;
+`checked` makes a command read all of its options by their ranges before it does anything.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+
+from neuralsolver.errors import InvalidInput
+from neuralsolver.limits import RESOLUTION, SEED, Limit, Real, Text, Truth, Whole
+
+LIMITS = (Whole, Real, Text, Truth)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A constant of the equation; repeatable."),
+]
+Threads = Annotated[
+    int, typer.Option(help="Threads of torch; 0 leaves it to torch."), Whole(0, 1024)
+]
+"""One by default: on fields of this size more gain little, and cost much on a busy machine."""
+Device = Annotated[
+    str | None,
+    typer.Option(metavar="DEVICE", help="cpu, cuda or cuda:N. [default: cuda if there is one]"),
+]
+Resolution = Annotated[int, typer.Option(help="Grid points in each direction."), RESOLUTION]
+Seed = Annotated[int, typer.Option(help="Another seed, other samples."), SEED]
+DataFolder = Annotated[
+    Path | None, typer.Option(help="Folder of the datasets. [default: $ENS_DATA or ./data]")
+]
+Samples = Annotated[int, typer.Option(help="Fresh instances."), Whole(1, 1_000_000)]
+
+
+def checked(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with its options read by their ranges."""
+
+    @functools.wraps(command)
+    def reading(**options: Any) -> Any:
+        ranges = limits_of(command)
+        for name, value in options.items():
+            if name in ranges and value is not None:
+                option = f"--{name.replace('_', '-')}"
+                options[name] = _read(ranges[name], option, value)
+        return command(**options)
+
+    return reading
+
+
+def _read(limit: Limit, option: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [limit.read(option, item) for item in value]
+    return limit.read(option, value)
+
+
+def limits_of(command: Callable[..., Any]) -> dict[str, Limit]:
+    """The ranges of a command's options by parameter name."""
+    hints = get_type_hints(inspect.unwrap(command), include_extras=True)
+    found: dict[str, Limit] = {}
+    for name, hint in hints.items():
+        for extra in get_args(hint) if get_origin(hint) is Annotated else ():
+            if isinstance(extra, LIMITS):
+                found[name] = extra
+    return found
+
+
+def parse_settings(settings: list[str] | None, option: str = "--set") -> dict[str, str]:
+    """NAME=VALUE texts as a dictionary."""
+    values: dict[str, str] = {}
+    for setting in settings or []:
+        name, separator, value = setting.partition("=")
+        name, value = name.strip(), value.strip()
+        if not (separator and name and value):
+            raise InvalidInput(option, "NAME=VALUE", repr(setting))
+        values[name] = value
+    return values
+
+
+def constants_text(constants: dict[str, Any]) -> str:
+    """Constants as name=value, for a line of text."""
+    return ", ".join(
+        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in constants.items()
+    )

@@ -1,0 +1,323 @@
+"""Every training as flat tables: the scales, the networks and their sizes, the plans, the presets.
+
+A preset says for one recipe and the equations it suits which networks make the solver, what they
+read, what is minimised and for how long. The first row whose `where` is true of an equation counts,
+so an equation of your own trains like those that declare the same.
+
+contractive      scaled residual, contraction objective on replayed iterates; the corrector reads
+                 the error and what the Jacobian depends on
+paper            raw residual, reconstruction objective, K = 5, everything is read   (Sec. 4, B)
+paper-…          the paper's ablations of it: another error signal, another backbone, a residual
+                 term in the loss                                                    (App. D)
+fno, pino        a plain Fourier neural operator with the relative H¹ loss, and with data and
+                 residual loss                                                       (Sec. C.4)
+operator, …      the network of ENS trained as such: the matched-backbone rows       (Tab. 9)
+…-cnn            on trajectories, the convolutional network in the transformer's place
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from neuralsolver.equations import Equation
+from neuralsolver.errors import InvalidInput
+from neuralsolver.training.plan import Plan
+
+Where = Callable[[Equation], bool]
+
+
+def anywhere(equation: Equation) -> bool:
+    """Every equation."""
+    return True
+
+
+def static(equation: Equation) -> bool:
+    """One field, no frames."""
+    return not equation.frames
+
+
+def moving(equation: Equation) -> bool:
+    """Trajectories, whose frames are the channels of a network."""
+    return equation.frames > 0
+
+
+def varying(equation: Equation) -> bool:
+    """Coefficients that vary in space."""
+    return static(equation) and "inputs" in equation.jacobian_reads
+
+
+def kolmogorov(equation: Equation) -> bool:
+    """The paper gives this flow a step size of its own; it has twice the frames of the other."""
+    return equation.name == "kolmogorov"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large everything is. Compute is `batches`, or `minutes` where a preset has no number.
+
+    A `warm_resolution` is the coarser grid of warm starts. `ablation_batches` are those of every
+    model that trains on a coarsened grid. `effort` is the share of its official steps that a method
+    which optimises each instance is given; a trajectory takes longer.
+    """
+
+    name: str
+    resolution: int
+    samples: int
+    batch_size: int
+    moving_batch_size: int
+    batches: int | None = None
+    minutes: float | None = None
+    warm_resolution: int | None = None
+    ablation_batches: int = 20
+    effort: float = 1.0
+    moving_effort: float = 1.0
+
+    def effort_on(self, equation: Equation) -> float:
+        """The share of the official optimisation steps per instance."""
+        return self.moving_effort if moving(equation) else self.effort
+
+
+SCALES = {
+    scale.name: scale
+    for scale in (
+        Scale("paper", 128, 1000, 32, 24, batches=160_000, ablation_batches=160_000),
+        Scale(
+            "desk",
+            64,
+            1000,
+            8,
+            8,
+            minutes=18.0,
+            warm_resolution=32,
+            ablation_batches=600,
+            moving_effort=0.2,
+        ),
+        Scale("tiny", 16, 64, 8, 8, batches=20, effort=0.02, moving_effort=0.02),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model of `models` and its arguments; those that an equation determines are added."""
+
+    model: str
+    arguments: dict[str, Any]
+    where: Where = anywhere
+
+
+NETWORKS: dict[tuple[str, str], tuple[Network, ...]] = {}
+
+
+def network(name: str, scale: str, model: str, where: Where = anywhere, **arguments: Any) -> None:
+    """Add a row; of several rows of a name and scale the first that suits an equation counts."""
+    NETWORKS[name, scale] = (
+        *NETWORKS.get((name, scale), ()),
+        Network(model, arguments, where),
+    )
+
+
+# fmt: off
+CNN: dict[str, Any] = {"lifting": "cnn", "projection": "cnn"}
+# what a contractive solver corrects with, and starts from: the latter may be smaller
+network("corrector", "paper", "fno", width=64, layers=4, max_wavenumber=[10, 10], **CNN)
+network("corrector", "desk", "fno", width=24, layers=4, max_wavenumber=[10, 10], **CNN)
+network("corrector", "tiny", "fno", width=8, layers=2, max_wavenumber=[4, 4], **CNN)
+network("starter", "paper", "fno", width=64, layers=4, max_wavenumber=[10, 10], **CNN)
+network("starter", "desk", "fno", width=16, layers=4, max_wavenumber=[8, 8], **CNN)
+network("starter", "tiny", "fno", width=8, layers=2, max_wavenumber=[4, 4], **CNN)
+# plain operators: "20 modes" are of each sign here, of both signs together in the ENS networks
+network("fno", "paper", "fno", width=64, layers=4, max_wavenumber=[20, 19])
+network("fno", "desk", "fno", width=32, layers=4, max_wavenumber=[10, 10])
+network("fno", "tiny", "fno", width=8, layers=2, max_wavenumber=[4, 4])
+network("fno-3d", "paper", "fno", width=64, layers=4, max_wavenumber=[8, 8, 8], time_padding=3)
+network("fno-3d", "desk", "fno", width=16, layers=4, max_wavenumber=[6, 8, 8], time_padding=3)
+network("fno-3d", "tiny", "fno", width=8, layers=2, max_wavenumber=[2, 4, 4], time_padding=1)
+# the paper's ENS networks, first that of coefficients which vary in space
+network("cnn", "paper", "fno", varying, width=64, layers=4, max_wavenumber=[10, 10], **CNN,
+        kernel_size=5, cnn_layers=5)
+network("cnn", "paper", "fno", width=64, layers=4, max_wavenumber=[10, 10], **CNN)
+network("cnn", "desk", "fno", static, width=24, layers=4, max_wavenumber=[8, 8], **CNN)
+network("cnn", "desk", "fno", width=24, layers=4, max_wavenumber=[10, 10], **CNN)
+network("cnn", "tiny", "fno", width=8, layers=2, max_wavenumber=[4, 4], **CNN)
+network("transformer", "paper", "hdit", patch=8, widths=[384, 768], depths=[2, 11], head_width=64,
+        mapping_width=768)
+network("transformer", "desk", "hdit")
+network("transformer", "tiny", "hdit", patch=2, widths=[16, 16], head_width=8, mapping_width=8)
+
+STATE: dict[str, Any] = {"checkpoint_seconds": 240.0, "validate_seconds": 120.0}
+"""A state with the replayed trajectories is some hundred megabytes."""
+PLANS: dict[str, Plan] = {
+    "contract": Plan("contraction", 1, unroll=1, shortest_unroll=1, replay=True),
+    "unroll": Plan("reconstruction", 1, learning_rate=4e-3),
+    "unroll-residual": Plan("reconstruction_and_residual", 1, learning_rate=4e-3),
+    "data": Plan("relative_h1", 1, unroll=0, shortest_unroll=0, learning_rate=4e-3),
+    "physics": Plan("physics_informed", 1, unroll=0, shortest_unroll=0, learning_rate=4e-3),
+    "contract-moving": Plan("contraction", 1, unroll=1, shortest_unroll=1, replay=True,
+                            learning_rate=1.5e-3, **STATE),
+    # a remembered trajectory was corrected by many networks, each a little different from the last:
+    # together they come to errors at which one of them alone stands still; here one makes them all
+    "finish-moving": Plan("contraction", 1, unroll=12, shortest_unroll=12, learning_rate=4e-4,
+                          warmup=20, **STATE),
+    "unroll-moving": Plan("reconstruction", 1, learning_rate=1.5e-3, **STATE),
+    "data-moving": Plan("relative_l2", 1, unroll=0, shortest_unroll=0, learning_rate=1.5e-3,
+                        **STATE),
+    "physics-moving": Plan("physics_informed", 1, unroll=0, shortest_unroll=0,
+                           learning_rate=1.5e-3, **STATE),
+    # of two, as PINO: an FNO in space and time takes ten times as long as the others
+    "data-space-time": Plan("relative_l2", 1, batch_size=2, unroll=0, shortest_unroll=0,
+                            learning_rate=2e-3, **STATE),
+    "physics-space-time": Plan("physics_informed", 1, batch_size=2, unroll=0, shortest_unroll=0,
+                               learning_rate=2e-3, **STATE),
+}
+# fmt: on
+"""How each stage trains; its batches, and unless they are two its batch size, are added."""
+OWN_BATCH = 2
+COMPUTE = ("batches", "budget_minutes")
+FINISH_SHARE = 1 / 16
+"""Batches of a last stage for each of the first; they cost as much more as they unroll."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One training: its recipe, where it suits, its networks, and its stages.
+
+    Networks of a corrector and the predictor before it begin by answering zero, so that the first
+    iterates are no worse than the guess: raw residuals are of size 1e2, and a corrector that
+    answers them with noise leads its own training astray.
+
+    `reads` is "everything", or "jacobian": no more than the error and what ∂F/∂u depends on. A
+    corrector without `places` has no coordinates: what it knows of a vortex it knows everywhere,
+    and the forcing reaches it through the residual. The default `step_size` β is the paper's; it is
+    close to 1/2π², the largest value the inverse of the Laplacian takes, and so the natural unit of
+    a correction to a residual of unit size. `smoothing` are classical sweeps before each
+    correction, a few stencils beside a network call; Darcy hardly trained without them. A clock
+    shows 1 after `clock_steps` corrections.
+
+    `warm` is the share of the compute that is spent on the coarser grid of a scale that has one;
+    `finish` is the plan of a last stage. At desk scale a preset may have a number of `batches`.
+    """
+
+    recipe: str
+    where: Where
+    predictor: str | None
+    corrector: str | None
+    plan: str
+    batches: int | None = None
+    error: str = "residual"
+    reads: str = "everything"
+    step_size: float = 0.05
+    smoothing: int = 0
+    places: bool = True
+    clock_steps: int | None = None
+    warm: float = 0.0
+    finish: str | None = None
+
+
+# fmt: off
+PRESETS: list[Preset] = [
+    #      recipe         where   predictor  corrector  plan        desk batches
+    Preset("contractive", static, "starter", "corrector", "contract",
+           error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3),
+    # three quarters of the batches, which on the coarser grid cost a quarter
+    Preset("paper", static, "cnn", "cnn", "unroll", 4800, warm=0.75),
+    Preset("paper-zero-field", static, "cnn", "cnn", "unroll", error="zero_field", warm=0.75),
+    Preset("paper-gradient", static, "cnn", "cnn", "unroll", error="residual_gradient", warm=0.75),
+    Preset("paper-residual-loss", static, "cnn", "cnn", "unroll-residual", warm=0.75),
+    Preset("fno", static, "fno", None, "data"),
+    Preset("pino", static, "fno", None, "physics", 1200),
+    Preset("operator", static, "cnn", None, "data", 1200),
+    Preset("operator-pino", static, "cnn", None, "physics", 1200),
+    Preset("contractive", moving, None, "transformer", "contract-moving", 3200,
+           error="integrated_residual", reads="jacobian", step_size=1.0, places=False,
+           finish="finish-moving"),
+    Preset("contractive-cnn", moving, None, "cnn", "contract-moving", 960,
+           error="integrated_residual", reads="jacobian", step_size=1.0, places=False,
+           finish="finish-moving"),
+    Preset("paper", kolmogorov, "transformer", "transformer", "unroll-moving", 250,
+           places=False, clock_steps=5),
+    Preset("paper", moving, "transformer", "transformer", "unroll-moving", 600,
+           step_size=0.1, places=False, clock_steps=5),
+    Preset("paper-cnn", kolmogorov, "cnn", "cnn", "unroll-moving", 960, places=False),
+    Preset("paper-cnn", moving, "cnn", "cnn", "unroll-moving", 960, step_size=0.1, places=False),
+    Preset("fno", moving, "fno-3d", None, "data-space-time", 400),
+    Preset("pino", moving, "fno-3d", None, "physics-space-time", 240),
+    Preset("operator", moving, "transformer", None, "data-moving", 2400),
+    Preset("operator-cnn", moving, "cnn", None, "data-moving", 960),
+    Preset("operator-pino", moving, "transformer", None, "physics-moving", 400),
+]
+# fmt: on
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A network tried inside the paper's ENS, its name there and how it is drawn."""
+
+    key: str
+    label: str
+    colour: str
+    marker: str
+    line: str
+
+
+BACKBONES: dict[str, Backbone] = {}
+
+
+def backbone(row: Backbone, model: str, **sizes: Mapping[str, Any]) -> None:
+    """Add a backbone: recipe paper-<key>, with arguments for each scale, and method ens-<key>."""
+    BACKBONES[row.key] = row
+    for scale in SCALES:
+        network(f"ens-{row.key}", scale, model, **sizes[scale])
+    name = f"ens-{row.key}"
+    PRESETS.append(Preset(f"paper-{row.key}", static, name, name, "unroll", warm=0.75))
+
+
+for _backbone, _lifting, _projection in (
+    (Backbone("fno", "FNO", "#E69F00", "p", "--"), "pointwise", "pointwise"),
+    (Backbone("cnn-fno", "CNN-FNO", "#009E73", "h", "-."), "cnn", "pointwise"),
+    (Backbone("fno-cnn", "FNO-CNN", "#56B4E9", "H", ":"), "pointwise", "cnn"),
+):
+    _ends = {"lifting": _lifting, "projection": _projection}
+    backbone(
+        _backbone,
+        "fno",
+        paper={"width": 64, "layers": 4, "max_wavenumber": [10, 10], **_ends},
+        desk={"width": 24, "layers": 4, "max_wavenumber": [8, 8], **_ends},
+        tiny={"width": 8, "layers": 2, "max_wavenumber": [4, 4], **_ends},
+    )
+backbone(
+    Backbone("unet", "U-net", "#000000", "d", "--"),
+    "unet",
+    paper={"width": 64},
+    desk={"width": 16},
+    tiny={"width": 8, "multipliers": [1, 2]},
+)
+
+
+def recipes_for(equation: Equation | None = None) -> list[str]:
+    """The recipes that suit an equation, or all of them."""
+    suit = (row.recipe for row in PRESETS if equation is None or row.where(equation))
+    return list(dict.fromkeys(suit))
+
+
+def preset(recipe: str, equation: Equation) -> Preset:
+    """The row of a recipe that suits an equation."""
+    for row in PRESETS:
+        if row.recipe == recipe and row.where(equation):
+            return row
+    known = ", ".join(recipes_for(equation))
+    raise InvalidInput("recipe", f"one of {known} for {equation.name}", recipe)
+
+
+def network_row(name: str, scale: Scale, equation: Equation) -> Network:
+    """The network called `name` at a scale, as it suits an equation."""
+    return next(row for row in NETWORKS[name, scale.name] if row.where(equation))
+
+
+def scale_named(name: str) -> Scale:
+    """The scale called `name`."""
+    if name not in SCALES:
+        raise InvalidInput("scale", f"one of {', '.join(SCALES)}", name)
+    return SCALES[name]

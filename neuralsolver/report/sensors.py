@@ -1,0 +1,208 @@
+"""What was measured about fields from sensors: two tables and two figures.
+
+sensors               the paper's table of sparse observations beside ours, with the exact
+                      posterior as its floor
+sensors-calibration   means of many samples, coverage and CRPS over those of exact samples
+sensors-number        the error against the number of sensors
+sensors-coverage      how many truths an interval holds against how many it promises
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from neuralsolver.experiments.methods import BLACK, GREY, ORANGE, VERMILION
+from neuralsolver.experiments.rows import Row, read_rows
+from neuralsolver.experiments.sensors import EQUATIONS
+from neuralsolver.report.layout import Cell, Line, Table, latex, markdown, number
+from neuralsolver.report.results import published
+from neuralsolver.report.style import (
+    Style,
+    curve,
+    furnish,
+    png,
+    shared_legend,
+)
+
+NAMES = {"helmholtz": "Helmholtz", "darcy": "Darcy", "poisson": "Poisson"}
+METHODS = {
+    "diffusion-ens": "DiffENS",
+    "diffusion-ens+gn": "DiffENS+GN",
+    "diffusion-ens+ens": "DiffENS+ENS",
+    "diffusion-pde": "DiffusionPDE",
+    "pcfm": "PCFM",
+    "palette": "Palette",
+    "spline": "thin-plate spline",
+    "nearest": "nearest sensor",
+    "exact": "exact posterior",
+}
+LOOKS = {
+    "exact": Style("exact posterior, one sample", BLACK, "o"),
+    "spline": Style("thin-plate spline", GREY, "s", "--"),
+    "palette": Style("Palette, one sample", ORANGE, "^", "-."),
+    "diffusion-ens": Style("Diffusion ENS, one sample", VERMILION, "D"),
+}
+SENSORS = 500
+
+
+def write_sensors(folder: Path, put: Callable[[Path, bytes], None]) -> None:
+    """Tables and figures of folder/sensors.jsonl, where it exists."""
+    rows = read_rows(folder / "sensors.jsonl")
+    if not rows:
+        return
+    for table in (sparse(rows), other_tasks(rows), calibration(rows)):
+        put(folder / "tables" / f"{table.name}.md", markdown(table).encode())
+        put(folder / "tables" / f"{table.name}.tex", latex(table).encode())
+    put(folder / "figures" / "sensors-number.png", png(number_of_sensors(rows)))
+    put(folder / "figures" / "sensors-coverage.png", png(coverage(rows)))
+
+
+def sparse(rows: Iterable[Row]) -> Table:
+    """One sample from 500 sensors of the input: error, its ratio to the floor, residual."""
+    found = {
+        (row["equation"], row["method"]): row
+        for row in rows
+        if row["task"] == "input" and row["samples"] == 1 and row["sensors"] == SENSORS
+        if row["steps"] != 50 or row["method"] == "pcfm"
+        if row["instances"] != 16
+    }
+    lines = []
+    for method, label in METHODS.items():
+        cells: list[Cell] = []
+        chosen = [found.get((name, method)) for name in EQUATIONS]
+        for name, row in zip(EQUATIONS, chosen, strict=True):
+            cells += [_paper(label, name, "error"), *_cells(row)]
+        seconds = [row["seconds"] for row in chosen if row is not None]
+        counts = {row["instances"] for row in chosen if row is not None}
+        steps = {row["steps"] for row in chosen if row is not None} - {None}
+        labels = (label, _joined(counts), _joined(steps), _mean(seconds))
+        lines.append(Line(labels, tuple(cells)))
+    columns = ("paper L₂", "L₂", "/ exact", "residual") * len(EQUATIONS)
+    groups = tuple((NAMES[name], 4) for name in EQUATIONS)
+    caption = (
+        f"Fields from {SENSORS} sensors of the input, one sample: relative L₂ error of u, its "
+        "ratio to that of an exact posterior sample on the same instances, mean square residual. "
+        "The paper's column is for 128 × 128 points and networks of 55 million weights, ours for "
+        "64 × 64 and 1.7 million. A fill is no sample, it aims at the mean: that of the exact "
+        "posterior has the ratio 0.71."
+    )
+    labels = ("method", "instances", "steps", "s")
+    return Table("sensors", caption, labels, columns, (tuple(lines),), groups)
+
+
+def other_tasks(rows: Iterable[Row]) -> Table:
+    """Inverse problems and full observation: DiffusionPDE and PCFM next to the exact posterior."""
+    chosen = [row for row in rows if row["task"] != "input"]
+    chosen.sort(key=lambda row: (row["task"], row["equation"]))
+    words = {
+        "solution": "500 sensors of u",
+        "input+solution": "500 of f, 500 of u",
+        "full": "all of f",
+    }
+    lines = []
+    for row in chosen:
+        labels = (
+            words[row["task"]],
+            NAMES[row["equation"]],
+            METHODS[row["method"]],
+            str(row["instances"]),
+            f"{row['seconds']:.1f}",
+        )
+        error_input = Cell(f"{row['error_input']:.4f}")
+        lines.append(Line(labels, (*_cells(row), error_input)))
+    caption = "Inverse problems, and the forward problem with the whole input observed."
+    labels = ("seen", "equation", "method", "instances", "s")
+    columns = ("L₂ of u", "/ exact", "residual", "L₂ of the input")
+    return Table("sensors-inverse", caption, labels, columns, (tuple(lines),))
+
+
+def calibration(rows: Iterable[Row]) -> Table:
+    """Sixteen samples: their mean, their intervals, their score."""
+    lines = []
+    for row in rows:
+        if row["samples"] > 1:
+            cells = (
+                _cell(row, "error_mean", ".4f"),
+                _cell(row, "ratio_mean", ".2f"),
+                _cell(row, "coverage_50", ".0%"),
+                _cell(row, "coverage_90", ".0%"),
+                _cell(row, "crps_ratio", ".2f"),
+            )
+            lines.append(Line((NAMES[row["equation"]], METHODS[row["method"]]), cells))
+    caption = (
+        "Sixteen samples of 16 instances: error of their mean and its ratio to that of sixteen "
+        "exact samples, coverage of the central 50 % and 90 % intervals of u, CRPS over that of "
+        "exact samples."
+    )
+    columns = ("L₂ of the mean", "/ exact", "50 %", "90 %", "CRPS / exact")
+    return Table("sensors-calibration", caption, ("equation", "method"), columns, (tuple(lines),))
+
+
+def number_of_sensors(rows: Iterable[Row]) -> Figure:
+    """The error of u against the number of sensors, one panel per equation."""
+    chosen = [row for row in rows if row["instances"] == 16 and row["samples"] == 1]
+    figure = Figure(figsize=(11.0, 3.6), layout="constrained")
+    for axis, name in zip(figure.subplots(1, 3), EQUATIONS, strict=True):
+        for method, look in LOOKS.items():
+            points = sorted(
+                (row["sensors"], row["error"])
+                for row in chosen
+                if (row["equation"], row["method"], row["task"]) == (name, method, "input")
+            )
+            if points:
+                curve(axis, [x for x, _ in points], [y for _, y in points], look)
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        furnish(axis, NAMES[name], "sensors of the input", "relative L₂ error of u")
+    shared_legend(figure)
+    return figure
+
+
+def coverage(rows: Iterable[Row]) -> Figure:
+    """The part of the truths that an interval holds, against its promise."""
+    figure = Figure(figsize=(11.0, 3.6), layout="constrained")
+    chosen = [row for row in rows if "calibration" in row]
+    for axis, name in zip(figure.subplots(1, 3), EQUATIONS, strict=True):
+        axis.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
+        for row in chosen:
+            if row["equation"] == name and row["method"] in LOOKS:
+                xs, ys = zip(*row["calibration"], strict=True)
+                look = LOOKS[row["method"]]
+                label = METHODS[row["method"]]
+                curve(axis, list(xs), list(ys), Style(label, look.colour, look.marker, look.line))
+        furnish(axis, NAMES[name], "central interval", "truths inside")
+    shared_legend(figure)
+    return figure
+
+
+def _cells(row: Row | None) -> tuple[Cell, ...]:
+    if row is None:
+        return (Cell("not run"), Cell("—"), Cell("—"))
+    return (_cell(row, "error", ".4f"), _cell(row, "ratio", ".2f"), _residual(row))
+
+
+def _cell(row: Row, name: str, form: str) -> Cell:
+    value = row.get(name)
+    return Cell("—") if value is None else Cell(format(value, form), value)
+
+
+def _residual(row: Row) -> Cell:
+    value = row["residual"]
+    return Cell("not finite") if value is None else Cell(number(value), value)
+
+
+def _paper(label: str, equation: str, metric: str) -> Cell:
+    printed = published().get(("diffusion_original", label, NAMES[equation], metric))
+    return Cell("—" if printed is None else printed.text)
+
+
+def _joined(values: set[Any]) -> str:
+    return ", ".join(str(value) for value in sorted(values)) or "—"
+
+
+def _mean(values: list[float]) -> str:
+    return f"{sum(values) / len(values):.2f}" if values else "—"

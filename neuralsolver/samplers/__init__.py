@@ -1,0 +1,24 @@
+"""From a few sensors to fields: samplers of pairs (input, solution), and the exact answer."""
+
+from neuralsolver.samplers.denoiser import Denoiser
+from neuralsolver.samplers.diffusion_ens import DiffusionENS, ErrorConditionedDenoiser
+from neuralsolver.samplers.diffusion_pde import DiffusionPDE
+from neuralsolver.samplers.edm import Schedule
+from neuralsolver.samplers.exact import ExactPosterior, Fill
+from neuralsolver.samplers.palette import Palette
+from neuralsolver.samplers.pcfm import PCFM
+from neuralsolver.samplers.samples import Sampler, Samples
+
+__all__ = [
+    "PCFM",
+    "Denoiser",
+    "DiffusionENS",
+    "DiffusionPDE",
+    "ErrorConditionedDenoiser",
+    "ExactPosterior",
+    "Fill",
+    "Palette",
+    "Sampler",
+    "Samples",
+    "Schedule",
+]

@@ -1,0 +1,204 @@
+"""What a network is told about the sensors, and the units in which it thinks.
+
+The sensors are interpolated by a thin-plate spline, which knows nothing of the prior: the *fill*
+φ of the input, with its solution A⁻¹φ. A network is to know only what the fill does not:
+
+    x = ½ ((f − φ)/s_f,  (u − A⁻¹φ)/s_u)
+
+where s_f, s_u are the usual sizes of these differences for that number of sensors, so that both
+channels have the size that EDM expects. Without sensors φ = 0 and the s are those of the prior.
+Inputs are meant as the equation's networks see them (log₂(a/6) of a permeability).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import singledispatch
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neuralsolver.data.truth import truth
+from neuralsolver.equations import Darcy, Equation
+from neuralsolver.equations.base import Array
+from neuralsolver.equations.darcy import REFERENCE_PERMEABILITY
+from neuralsolver.reference.fills import nearest_sensor, thin_plate_spline
+from neuralsolver.samplers.edm import SIGMA_DATA
+
+CONDITION_CHANNELS = 5
+MEASURED_COUNTS = (50, 100, 200, 500, 1000)
+FAR = 2.0
+"""What the two channels of distance say where there is no sensor at all."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The usual sizes of input and solution, and of their differences from the fill: power laws
+    exp(a + b ln N) in the number N of sensors."""
+
+    prior: tuple[float, float]
+    law: tuple[tuple[float, float], tuple[float, float]]
+
+    def of(self, count: int) -> tuple[float, float]:
+        """s_f and s_u for a number of sensors; zero stands for the prior."""
+        if count == 0:
+            return self.prior
+        first, second = (float(np.exp(a + b * np.log(count))) for a, b in self.law)
+        return min(first, self.prior[0]), min(second, self.prior[1])
+
+
+@singledispatch
+def encode_inputs(equation: Equation, inputs: Tensor) -> Tensor:
+    """Inputs as networks see them."""
+    return equation.conditioning(inputs)
+
+
+@singledispatch
+def decode_inputs(equation: Equation, encoded: Tensor, final: bool) -> Tensor:
+    """Inputs of an estimate; a `final` one is an input of the family, not a mean of some."""
+    return encoded
+
+
+@decode_inputs.register
+def _two_phases(equation: Darcy, encoded: Tensor, final: bool) -> Tensor:
+    low, high = (float(np.log2(a / REFERENCE_PERMEABILITY)) for a in (equation.low, equation.high))
+    if final:
+        return torch.where(encoded >= 0.5 * (low + high), equation.high, equation.low).to(encoded)
+    return REFERENCE_PERMEABILITY * 2.0 ** encoded.clamp(low, high)
+
+
+@dataclass(frozen=True, eq=False)
+class Conditions:
+    """A batch of sensor sets as fields (B, 1, n, n), with the sizes (B, 2, 1, 1)."""
+
+    equation: Equation
+    fill: Tensor
+    filled_solution: Tensor
+    mask: Tensor
+    distance: Tensor
+    counts: Tensor
+    scale: Tensor
+    prior: tuple[float, float]
+
+    def channels(self) -> Tensor:
+        """What a network reads (B, 5, n, n)."""
+        observed = (self.counts > 0).view(-1, 1, 1, 1)
+        root = self.counts.clamp_min(1).sqrt().view(-1, 1, 1, 1)
+        raw, relative = 10 * self.distance, self.distance * root / 2
+        far = torch.full_like(raw, FAR)
+        parts = [
+            self.fill / self.prior[0],
+            self.filled_solution / self.prior[1],
+            self.mask,
+            torch.where(observed, raw, far),
+            torch.where(observed, relative, far),
+        ]
+        return torch.cat(parts, 1)
+
+    def encode(self, encoded_inputs: Tensor, u: Tensor) -> Tensor:
+        """x of an input (as networks see it) and a solution."""
+        difference = torch.cat([encoded_inputs - self.fill, u - self.filled_solution], 1)
+        return SIGMA_DATA * difference / self.scale
+
+    def decode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The input (as networks see it) and the solution of x."""
+        change = x * self.scale / SIGMA_DATA
+        u = self.equation.impose(self.filled_solution + change[:, 1:], self.fill)
+        return self.fill + change[:, :1], u
+
+    def repeat(self, count: int) -> Conditions:
+        """Each sensor set `count` times in a row."""
+        return self._each(lambda t: t.repeat_interleave(count, 0))
+
+    def select(self, index: slice) -> Conditions:
+        """A part of the batch."""
+        return self._each(lambda t: t[index])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Conditions:
+        return replace(
+            self,
+            fill=change(self.fill),
+            filled_solution=change(self.filled_solution),
+            mask=change(self.mask),
+            distance=change(self.distance),
+            counts=change(self.counts),
+            scale=change(self.scale),
+        )
+
+
+def conditions(
+    equation: Equation,
+    resolution: int,
+    sensors: Sequence[tuple[Array, Array]],
+    sizes: Sizes,
+) -> Conditions:
+    """Sensor sets (positions (N, 2), values of the input (N,)) as a network is told of them."""
+    shape = (len(sensors), 1, resolution, resolution)
+    fill, distance, mask = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    for i, (positions, values) in enumerate(sensors):
+        if len(positions) == 0:
+            continue
+        encoded = encode_inputs(equation, torch.from_numpy(values)[:, None, None, None])
+        fill[i, 0] = thin_plate_spline(positions, encoded.flatten().numpy(), resolution)
+        distance[i, 0] = nearest_sensor(positions, resolution)[0]
+        nearest = np.rint(positions * (resolution - 1)).astype(np.int64)
+        mask[i, 0, nearest[:, 0], nearest[:, 1]] = 1.0
+    counts = torch.tensor([len(positions) for positions, _ in sensors])
+    filled = solve_fill(equation, torch.from_numpy(fill))
+    filled[counts == 0] = 0.0
+    scale = torch.tensor([sizes.of(int(count)) for count in counts], dtype=torch.float64)
+    return Conditions(
+        equation,
+        torch.from_numpy(fill),
+        filled,
+        torch.from_numpy(mask),
+        torch.from_numpy(distance),
+        counts,
+        scale[:, :, None, None],
+        sizes.prior,
+    )
+
+
+def solve_fill(equation: Equation, encoded: Tensor) -> Tensor:
+    """The solution that an estimated input drives, by the reference solver."""
+    inputs = decode_inputs(equation, encoded, False)
+    return torch.from_numpy(truth(equation, inputs.numpy()).solution)
+
+
+def random_positions(rng: np.random.Generator, resolution: int, count: int) -> Array:
+    """`count` different grid points (N, 2)."""
+    chosen = rng.choice(resolution**2, count, replace=False)
+    return np.stack(np.divmod(chosen, resolution), 1) / (resolution - 1)
+
+
+def measure_sizes(equation: Equation, resolution: int, seed: int = 20, fields: int = 8) -> Sizes:
+    """Sizes measured on random fields with random sensors on the grid."""
+    rng = np.random.default_rng(seed)
+    counts = [count for count in MEASURED_COUNTS if count <= resolution**2 // 4]
+    if len(counts) < 2:
+        counts = [resolution**2 // 16, resolution**2 // 4]
+    drawn = np.stack([equation.sample(rng, resolution) for _ in range(8 * fields)])
+    solved = truth(equation, drawn)
+    inputs, u = torch.from_numpy(solved.inputs), torch.from_numpy(solved.solution)
+    encoded = encode_inputs(equation, inputs)
+    prior = (_rms(encoded), _rms(u))
+    unit = Sizes(prior, ((0.0, 0.0), (0.0, 0.0)))
+    logs = []
+    for count in counts:
+        sets = []
+        for field in drawn[:fields]:
+            positions = random_positions(rng, resolution, count)
+            index = np.rint(positions * (resolution - 1)).astype(np.int64)
+            sets.append((positions, field[0][index[:, 0], index[:, 1]]))
+        told = conditions(equation, resolution, sets, unit)
+        first = _rms(encoded[:fields] - told.fill)
+        logs.append(np.log([first, _rms(u[:fields] - told.filled_solution)]))
+    slopes = np.polyfit(np.log(counts), np.array(logs), 1)
+    law = tuple((float(slopes[1, i]), float(slopes[0, i])) for i in (0, 1))
+    return Sizes(prior, (law[0], law[1]))
+
+
+def _rms(values: Tensor) -> float:
+    return float(values.square().mean().sqrt())

@@ -1,0 +1,145 @@
+"""DiffusionPDE (Huang et al. 2024): an unconditional denoiser led to the sensors by gradients.
+
+After every Heun step from x the estimate D of its last network call is compared with sensors and
+equation, and the state is moved against the gradient with respect to x, through both calls:
+
+    x' ← x' − ζ_f ∇‖m_f‖ − ζ_u ∇‖m_u‖                            first 80 % of the steps
+    x' ← x' − 0.1 (the same) − ζ_pde ∇‖F‖/n²                     afterwards
+
+The norms are neither squared nor averaged and are taken in the units of the authors' networks, in
+which their weights ζ hold. They take 2,000 steps; the number of steps is stated wherever fewer are
+taken. Their residual of Darcy flow leaves out a factor 1/h² before 1 is added, so that a true
+solution does not make it small; it is here by the name "official".
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from neuralsolver.equations import Darcy
+from neuralsolver.equations.sensors import Observed
+from neuralsolver.equations.stencils import wide_divergence
+from neuralsolver.errors import InvalidInput
+from neuralsolver.samplers.denoiser import AnyDenoiser
+from neuralsolver.samplers.edm import SIGMA_DATA, Schedule, initial_noise
+from neuralsolver.samplers.measurement import Measurement
+from neuralsolver.samplers.palette import LARGEST_BATCH, _check_same, _seed
+from neuralsolver.samplers.samples import Drawn, Sampler, Told
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """Weights of sensors of the input, of the solution and of the residual; `units` are the
+    authors' input and solution per unit of x."""
+
+    inputs: float
+    solution: float
+    residual: float
+    units: tuple[float, float]
+
+
+GUIDANCE = {
+    "helmholtz": Guidance(0.8, 60.0, 1.0, (2.15, 0.028)),
+    "poisson": Guidance(0.8, 40.0, 1.0, (2.15, 1 / 36.5)),
+    # their permeability is linear in x, 9 per unit between the two phases at x = ±½
+    "darcy": Guidance(5.0, 5000.0, 100.0, (9.0, 1 / 115)),
+}
+
+
+class DiffusionPDE(Sampler):
+    """Guided sampling; `residual` is "right" or, for Darcy flow, "official"."""
+
+    name = "diffusion-pde"
+
+    def __init__(
+        self, denoiser: AnyDenoiser, schedule: Schedule | None = None, residual: str = "right"
+    ) -> None:
+        if residual not in ("right", "official"):
+            raise InvalidInput("residual", "right or official", residual)
+        self.denoiser = denoiser
+        self.schedule = schedule or Schedule(200)
+        self.residual = residual
+
+    def _draw(
+        self, observed: Sequence[Observed], count: int, seeds: Sequence[int], told: Told
+    ) -> list[Drawn]:
+        _check_same(observed)
+        repeated = [problem for problem in observed for _ in range(count)]
+        numbers = [_seed(seed, i) for seed in seeds for i in range(count)]
+        inputs, solutions = [], []
+        for begin in range(0, len(repeated), LARGEST_BATCH):
+            part = slice(begin, begin + LARGEST_BATCH)
+            measurement = Measurement(repeated[part], self.denoiser.sizes)
+
+            def share(done: float, begin: int = begin) -> None:
+                told(min(1.0, (begin + done * LARGEST_BATCH) / len(repeated)))
+
+            first, second = measurement.pair(self._guided(measurement, numbers[part], share), True)
+            inputs.append(first)
+            solutions.append(second)
+        both = torch.cat(inputs), torch.cat(solutions)
+        return [
+            (both[0][i : i + count], both[1][i : i + count], {})
+            for i in range(0, len(repeated), count)
+        ]
+
+    def _guided(self, measurement: Measurement, numbers: list[int], told: Told) -> Tensor:
+        n = measurement.resolution
+        x = initial_noise((2, n, n), numbers, self.schedule)
+        levels = self.schedule.levels()
+        late = int(0.8 * self.schedule.steps)
+        for step, (now, then) in enumerate(itertools.pairwise(levels)):
+            x = x.detach().requires_grad_(True)
+            with torch.enable_grad():
+                estimate = self.denoiser(x, now, measurement.told)
+                slope = (x - estimate) / now
+                proposal = x + (then - now) * slope
+                if then > 0:
+                    estimate = self.denoiser(proposal, then, measurement.told)
+                    second = (proposal - estimate) / then
+                    proposal = x + (then - now) * 0.5 * (slope + second)
+                aim = self._aim(measurement, estimate, step > late)
+                (gradient,) = torch.autograd.grad(aim, x)
+            x = proposal.detach() - gradient
+            told((step + 1) / self.schedule.steps)
+        return x.detach()
+
+    def _aim(self, measurement: Measurement, estimate: Tensor, late: bool) -> Tensor:
+        """Σ ζ‖…‖ over the batch; samples do not see each other."""
+        weights = GUIDANCE[measurement.equation.name]
+        missed = measurement.mismatch(estimate)
+        total = estimate.new_zeros(())
+        for zeta, unit, chosen in (
+            (weights.inputs, weights.units[0], ~measurement.of_solution),
+            (weights.solution, weights.units[1], measurement.of_solution),
+        ):
+            part = torch.where(chosen, missed, 0.0)
+            if bool(chosen.any()):
+                total = total + zeta * unit * _norms(part).sum()
+        if not late:
+            return total
+        cells = (measurement.resolution - 1) ** 2
+        residual = self._residual(measurement, estimate)
+        return 0.1 * total + weights.residual * _norms(residual).sum() / cells
+
+    def _residual(self, measurement: Measurement, estimate: Tensor) -> Tensor:
+        """F in the authors' units: those in which f is 2.15 x, or the source of Darcy flow is 1."""
+        equation = measurement.equation
+        if not isinstance(equation, Darcy):
+            unit = GUIDANCE[equation.name].units[0] * SIGMA_DATA
+            return measurement.residual(estimate) * unit / measurement.told.prior[0]
+        if self.residual == "right":
+            return measurement.residual(estimate) / equation.source
+        inputs, u = measurement.pair(estimate)
+        spacing = 1 / (measurement.resolution - 1)
+        return spacing**2 * wide_divergence(inputs, u / equation.source) + 1
+
+
+def _norms(values: Tensor) -> Tensor:
+    """‖·‖ per sample; its derivative at zero is zero."""
+    return (values.flatten(1).square().sum(1) + 1e-24).sqrt()

@@ -1,0 +1,173 @@
+"""The exact posterior as a sampler, and the two fills that need no prior at all.
+
+    Poisson, Helmholtz    Gaussian: sensors of f, of u, or of both, with or without noise
+    Darcy                 the permeability is the sign of a Gaussian field: exact signed Gaussian
+                          samples at the sensors, kriged to the grid, thresholded, solved
+
+See `neuralsolver.reference.posterior` and `truncated`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neuralsolver.data.truth import truth
+from neuralsolver.equations import Darcy, Equation, Helmholtz, Poisson
+from neuralsolver.equations.base import Array
+from neuralsolver.equations.sensors import Observed, Sensors
+from neuralsolver.errors import InvalidInput
+from neuralsolver.reference.fills import nearest_value, thin_plate_spline
+from neuralsolver.reference.posterior import GaussianPosterior, LinearMap
+from neuralsolver.reference.truncated import SignedGaussian, effective_size
+from neuralsolver.samplers.conditions import decode_inputs, encode_inputs
+from neuralsolver.samplers.samples import Drawn, Sampler, Told
+
+BURN_IN = 40
+"""Quarter turns before the first sample of a signed Gaussian; it forgets its start within five."""
+BETWEEN = 4
+"""Quarter turns from one sample to the next."""
+NUGGET = 1e-9
+"""Part of the variance added to the covariance of signed values, for its Cholesky factor."""
+
+
+class ExactPosterior(Sampler):
+    """Exact samples of the posterior, for the random fields that the equations draw."""
+
+    name = "exact"
+
+    def _draw(
+        self, observed: Sequence[Observed], count: int, seeds: Sequence[int], told: Told
+    ) -> list[Drawn]:
+        drawn = []
+        for i, (problem, seed) in enumerate(zip(observed, seeds, strict=True)):
+            rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(6,)))
+            drawn.append(posterior_samples(problem.equation, problem, count, rng))
+            told((i + 1) / len(observed))
+        return drawn
+
+
+def gaussian_posterior(observed: Observed, amplitude: float, solution: LinearMap) -> Any:
+    """The posterior of a Gaussian input; its sensors without their values."""
+    sensors = observed.sensors
+    seen = np.array([name == "solution" for name in sensors.fields])
+    noise = np.full(len(sensors), sensors.noise)
+    return GaussianPosterior(
+        observed.resolution, amplitude, solution, sensors.positions, seen, noise
+    )
+
+
+@singledispatch
+def linear_map(equation: Equation) -> LinearMap:
+    """u as a linear image of the input, for the equations of which it is one."""
+    raise InvalidInput("equation", "one with an exact posterior: " + _KNOWN, equation.name)
+
+
+_KNOWN = "poisson, helmholtz (linear), darcy"
+
+
+@linear_map.register
+def _poisson_map(equation: Poisson) -> LinearMap:
+    return LinearMap(equation.scale, 0.0)
+
+
+@linear_map.register
+def _helmholtz_map(equation: Helmholtz) -> LinearMap:
+    if not equation.linear:
+        raise InvalidInput("equation", "one with an exact posterior: " + _KNOWN, equation.name)
+    return LinearMap(1.0, equation.wavenumber**2)
+
+
+@singledispatch
+def posterior_samples(
+    equation: Equation, observed: Observed, count: int, rng: np.random.Generator
+) -> Drawn:
+    """Exact samples of input and solution."""
+    solution = linear_map(equation)
+    posterior = gaussian_posterior(observed, _amplitude(equation), solution)
+    inputs, u = posterior.samples(observed.sensors.values, count, rng)
+    return _tensor(inputs), _tensor(u), {}
+
+
+@posterior_samples.register
+def _darcy_samples(
+    equation: Darcy, observed: Observed, count: int, rng: np.random.Generator
+) -> Drawn:
+    if not observed.inputs_only:
+        got = "sensors of the solution, which is not linear in it"
+        raise InvalidInput("sensors", "sensors of the permeability for the exact posterior", got)
+    if observed.sensors.noise:
+        raise InvalidInput("sensor noise", "none for two phases", observed.sensors.noise)
+    signs = phases(equation, observed.sensors)
+    posterior = gaussian_posterior(observed, 1.0, LinearMap(1.0, 0.0))
+    covariance = posterior.covariance()
+    covariance[np.diag_indices_from(covariance)] *= 1 + NUGGET
+    chain = SignedGaussian(covariance, signs, rng)
+    for _ in range(BURN_IN):
+        chain.advance()
+    states = np.array([chain.advance() for _ in range(BETWEEN * count)])
+    fields = np.concatenate(
+        [posterior.samples(state, 1, rng)[0] for state in states[BETWEEN - 1 :: BETWEEN]]
+    )
+    permeability = np.where(fields >= 0, equation.high, equation.low)[:, None]
+    solved = truth(equation, permeability)
+    sizes = np.linalg.norm(states, axis=1)
+    notes = {"effective_size": effective_size(sizes) / BETWEEN, "bounces": chain.bounces}
+    return torch.from_numpy(permeability), torch.from_numpy(solved.solution), notes
+
+
+def phases(equation: Darcy, sensors: Sensors) -> Array:
+    """±1 for the two phases; anything else cannot have been seen."""
+    high = np.isclose(sensors.values, equation.high)
+    low = np.isclose(sensors.values, equation.low)
+    if not (high | low).all():
+        wrong = sensors.values[~(high | low)][0]
+        raise InvalidInput("value of a sensor", f"{equation.low:g} or {equation.high:g}", wrong)
+    return np.where(high, 1.0, -1.0)
+
+
+class Fill(Sampler):
+    """A deterministic fill of the input, then a solve: every sample is the same."""
+
+    def __init__(self, name: str = "spline") -> None:
+        fills = {"spline": thin_plate_spline, "nearest": nearest_value}
+        if name not in fills:
+            raise InvalidInput("fill", " or ".join(fills), name)
+        self.name = name
+        self.fill = fills[name]
+
+    def _draw(
+        self, observed: Sequence[Observed], count: int, seeds: Sequence[int], told: Told
+    ) -> list[Drawn]:
+        drawn: list[Drawn] = []
+        for problem in observed:
+            sensors = input_sensors(problem)
+            equation = problem.equation
+            seen = torch.from_numpy(sensors.values)[:, None, None, None]
+            encoded = encode_inputs(equation, seen).flatten().numpy()
+            field = _tensor(self.fill(sensors.positions, encoded, problem.resolution)[None])
+            inputs = decode_inputs(equation, field, True)
+            u = torch.from_numpy(truth(equation, inputs.numpy()).solution)
+            drawn.append((inputs.expand(count, -1, -1, -1), u.expand(count, -1, -1, -1), {}))
+        return drawn
+
+
+def input_sensors(observed: Observed) -> Sensors:
+    """The sensors of the input, when there are no others."""
+    if not observed.inputs_only:
+        expected = f"sensors of {observed.equation.input_names[0]} only"
+        raise InvalidInput("sensors", expected, "sensors of the solution")
+    return observed.sensors
+
+
+def _amplitude(equation: Equation) -> float:
+    return float(equation.source_amplitude)  # type: ignore[attr-defined]
+
+
+def _tensor(fields: Array) -> Tensor:
+    return torch.from_numpy(fields)[:, None]

@@ -1,0 +1,141 @@
+"""What a sampler returns: pairs (input, solution) that agree with the sensors, and their spread."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neuralsolver.equations import Problem
+from neuralsolver.equations.sensors import Observed
+from neuralsolver.errors import InvalidInput
+from neuralsolver.solvers.norms import residual_norm
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Told = Callable[[float], None]
+"""Is told the part of the work that is done, between 0 and 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """S samples of one observed problem: `inputs` and `solutions` (S, 1, n, n) in float64."""
+
+    observed: Observed
+    inputs: Tensor
+    solutions: Tensor
+    seconds: float
+    method: str
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def problem(self) -> Problem:
+        """The samples as ordinary problems, for every solver, residual and bound."""
+        return self.observed.complete(self.inputs)
+
+    @property
+    def mean(self) -> tuple[Tensor, Tensor]:
+        """The mean input and the mean solution, (n, n)."""
+        return self.inputs.mean(0)[0], self.solutions.mean(0)[0]
+
+    @property
+    def deviation(self) -> tuple[Tensor, Tensor]:
+        """The pointwise standard deviations of input and solution, (n, n)."""
+        correction = int(len(self) > 1)
+        deviations = [t.std(0, correction=correction)[0] for t in (self.inputs, self.solutions)]
+        return deviations[0], deviations[1]
+
+    def quantiles(self, levels: Sequence[float]) -> tuple[Tensor, Tensor]:
+        """Pointwise quantiles of input and solution, (levels, n, n)."""
+        wanted = torch.tensor(levels, dtype=self.inputs.dtype)
+        first, second = (t[:, 0].quantile(wanted, 0) for t in (self.inputs, self.solutions))
+        return first, second
+
+    @cached_property
+    def residual_norms(self) -> Tensor:
+        """The RMS residual of every sample."""
+        return residual_norm(self.problem.residual(self.solutions))
+
+    @property
+    def relative_residual(self) -> Tensor:
+        """The same over the residual of the zero field."""
+        problem = self.problem
+        return self.residual_norms / residual_norm(problem.residual(problem.zeros()))
+
+    @property
+    def mismatch(self) -> Tensor:
+        """The RMS difference from the sensors, over the RMS of their values, per sample."""
+        missed = self.observed.mismatch(self.inputs, self.solutions)
+        size = torch.from_numpy(self.observed.sensors.values).square().mean().sqrt()
+        return missed.square().mean(1).sqrt() / size
+
+    def summary(self) -> str:
+        """Fit, spread and residual in three lines."""
+        mean, deviation = self.mean[1], self.deviation[1]
+        spread = float(deviation.square().mean().sqrt() / mean.square().mean().sqrt())
+        n, count = self.observed.resolution, len(self)
+        lines = [
+            f"{self.observed.equation.name} {n}x{n} from {len(self.observed.sensors)} sensors: "
+            f"{count} sample{'s' * (count > 1)} by {self.method}, {self.seconds:.2f} s",
+            f"the samples miss the sensors by {float(self.mismatch.max()):.1e} of their size "
+            "(the worst sample)",
+            f"relative residual at most {float(self.relative_residual.max()):.1e}",
+        ]
+        if count > 1:
+            lines.append(f"spread of the solution {spread:.1%} of its size")
+        return "\n".join(lines)
+
+    def plot(self, path: str | None = None, truth: tuple[Tensor, Tensor] | None = None) -> Figure:
+        """Sensors, mean, deviation and three samples; with the true pair also what was missed."""
+        from neuralsolver.samplers.picture import plot_samples
+
+        return plot_samples(self, path, truth)
+
+
+class Sampler(ABC):
+    """Anything that turns an observed problem into samples."""
+
+    name: str
+
+    def sample(
+        self, observed: Observed, count: int = 16, seed: int = 0, told: Told | None = None
+    ) -> Samples:
+        """`count` samples; the same seed gives the same ones."""
+        return self.sample_each([observed], count, [seed], told)[0]
+
+    def sample_each(
+        self,
+        observed: Sequence[Observed],
+        count: int,
+        seeds: Sequence[int],
+        told: Told | None = None,
+    ) -> list[Samples]:
+        """`count` samples of each of several problems; seconds are shared out evenly."""
+        if count < 1:
+            raise InvalidInput("samples", "at least 1", count)
+        begin = time.perf_counter()
+        drawn = self._draw(observed, count, seeds, told or (lambda part: None))
+        seconds = (time.perf_counter() - begin) / len(observed)
+        return [
+            Samples(problem, inputs, solutions, seconds, self.name, notes)
+            for problem, (inputs, solutions, notes) in zip(observed, drawn, strict=True)
+        ]
+
+    @abstractmethod
+    def _draw(
+        self, observed: Sequence[Observed], count: int, seeds: Sequence[int], told: Told
+    ) -> list[Drawn]:
+        """Inputs and solutions of each problem, with notes."""
+
+
+Drawn = tuple[Tensor, Tensor, dict[str, Any]]
