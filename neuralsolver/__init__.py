@@ -19,6 +19,7 @@ _HOME = {
     # what is to be solved
     "Equation": "equations",
     "Darcy": "equations",
+    "ForcedDarcy": "equations",
     "Helmholtz": "equations",
     "NavierStokes": "equations",
     "Observed": "equations",
@@ -50,6 +51,7 @@ _HOME = {
     "Solution": "solvers",
     "Status": "solvers",
     "Observation": "solvers",
+    "flexible_gmres": "solvers",
     "iterate": "solvers",
     "iterations": "solvers",
     "FixedSteps": "solvers",
@@ -74,6 +76,7 @@ __all__ = [
     "Equation",
     "FileDamaged",
     "FixedSteps",
+    "ForcedDarcy",
     "Grid",
     "Helmholtz",
     "InvalidInput",
@@ -97,6 +100,7 @@ __all__ = [
     "describe",
     "describe_model",
     "equation_named",
+    "flexible_gmres",
     "flux_divergence",
     "from_interior",
     "generate",
@@ -120,6 +124,7 @@ if TYPE_CHECKING:
     from neuralsolver.equations import (
         Darcy,
         Equation,
+        ForcedDarcy,
         Grid,
         Helmholtz,
         Known,
@@ -152,6 +157,7 @@ if TYPE_CHECKING:
         Solver,
         Status,
         TrainedSolver,
+        flexible_gmres,
         iterate,
         iterations,
     )

@@ -97,8 +97,8 @@ def test_the_text_says_what_differs_from_training(models, capsys):
     [
         (["nowhere"], ["model", "nowhere"]),
         (["{poisson}", "--input", "{missing}"], ["missing.npy"]),
-        (["{poisson}", "--input", "{small}"], ["resolution", "16", "8"]),
-        (["{poisson}", "--input", "{oblong}"], ["source", "(16, 20)"]),
+        (["{fno}", "--input", "{small}"], ["resolution", "16", "8"]),
+        (["{fno}", "--input", "{oblong}"], ["resolution", "(16, 20)"]),
         (["{poisson}", "--input", "{nan}"], ["source", "finite"]),
         (["{poisson}", "--input", "{complex}"], ["source", "complex"]),
         (["{poisson}", "--input", "{text}"], ["--input", ".npy"]),

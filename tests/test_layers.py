@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "equations": {"errors", "limits", "reference.random_fields"},
     "data": {"errors", "files", "limits", "reference", "equations"},
     "models": {"errors"},
-    "solvers": {"errors", "drawing", "equations", "reference.newton"},
+    "solvers": {"errors", "drawing", "equations", "reference.newton", "reference.multigrid"},
     # a sampler asks for the exact posterior, and for the solution of a fill
     "samplers": {"errors", "drawing", "reference", "equations", "data.truth", "solvers"},
     "training": {

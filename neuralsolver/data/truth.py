@@ -27,7 +27,15 @@ from torch import Tensor
 
 from neuralsolver import reference
 from neuralsolver.data.dataset import canonical
-from neuralsolver.equations import Darcy, Equation, Helmholtz, NavierStokes, Poisson, Problem
+from neuralsolver.equations import (
+    Darcy,
+    Equation,
+    ForcedDarcy,
+    Helmholtz,
+    NavierStokes,
+    Poisson,
+    Problem,
+)
 from neuralsolver.equations.base import Array
 from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.errors import InvalidInput
@@ -88,6 +96,12 @@ def _darcy(equation: Darcy, drawn: Array) -> Truth:
     tolerance = float(np.clip(2.5e-17 * contrast * drawn.shape[-1] ** 2, 1e-12, 1e-10))
     result = reference.solve_darcy(drawn[:, 0], equation.source, tolerance=tolerance)
     return _all_solved(drawn, result.u)
+
+
+@truth.register
+def _forced_darcy(equation: ForcedDarcy, drawn: Array) -> Truth:
+    source = equation.source * drawn[:, 1]
+    return _all_solved(drawn, reference.solve_darcy(drawn[:, 0], source, tolerance=1e-11).u)
 
 
 @truth.register

@@ -1,12 +1,13 @@
 """What is to be solved. Torch; knows no scheme for solving it and no network."""
 
 from neuralsolver.equations.base import Equation, generator
-from neuralsolver.equations.darcy import Darcy
+from neuralsolver.equations.darcy import Darcy, ForcedDarcy
 from neuralsolver.equations.grid import Grid
 from neuralsolver.equations.helmholtz import Helmholtz
+from neuralsolver.equations.known import Known
 from neuralsolver.equations.navier_stokes import NavierStokes
 from neuralsolver.equations.poisson import Poisson
-from neuralsolver.equations.problem import Known, Problem
+from neuralsolver.equations.problem import Problem
 from neuralsolver.equations.registry import EQUATIONS, equation_named, register
 from neuralsolver.equations.sensors import Observed, Sensors
 
@@ -14,6 +15,7 @@ __all__ = [
     "EQUATIONS",
     "Darcy",
     "Equation",
+    "ForcedDarcy",
     "Grid",
     "Helmholtz",
     "Known",

@@ -1,4 +1,4 @@
-"""What is to be solved: F(u; f) = 0 on the unit square.
+"""What is to be solved: F(u; f) = 0, on the unit square unless a problem says otherwise.
 
 Shapes, stated once (B samples, n × n grid points, T frames, U unknown fields):
 
@@ -60,6 +60,8 @@ class Equation(ABC):
     numerics: ClassVar[tuple[str, ...]] = ()
     """Constants that say how the residual is taken: no true solution depends on them."""
     minimum_resolution: ClassVar[int] = 8
+    any_grid: ClassVar[bool] = False
+    """Whether it knows other grids than that of the unit square (`residual_on`)."""
 
     @property
     def stencil_reach(self) -> int:
@@ -82,6 +84,11 @@ class Equation(ABC):
         return False
 
     @property
+    def self_adjoint(self) -> bool:
+        """Whether J = ∂F/∂u is its own transpose over the unknowns, weighted by their shares."""
+        return False
+
+    @property
     def jacobian_reads(self) -> tuple[str, ...]:
         """What ∂F/∂u depends on, among "inputs" and "solution"; a safe answer is both."""
         return ("inputs", "solution")
@@ -89,6 +96,10 @@ class Equation(ABC):
     @abstractmethod
     def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
         """F(u; f), differentiable; the resolution is read off the tensors."""
+
+    def residual_on(self, grid: Grid, u: Tensor, inputs: Tensor) -> Tensor:
+        """F on the points of any grid, for equations that know how (`any_grid`)."""
+        raise InvalidInput("grid", f"the unit square, which is all {self.name} knows", grid)
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
@@ -111,10 +122,10 @@ class Equation(ABC):
         """What a network sees of the inputs, as channels (B, C, n, n)."""
         return inputs
 
-    def solution_shape(self, resolution: int) -> tuple[int, ...]:
-        """Shape of one solution, without the batch axis."""
+    def solution_shape(self, *points: int) -> tuple[int, ...]:
+        """Shape of one solution, without the batch axis; a single number stands for a square."""
         moving = (self.frames + 1,) if self.frames else ()
-        return (len(self.unknowns), *moving, resolution, resolution)
+        return (len(self.unknowns), *moving, *(points if len(points) > 1 else 2 * points))
 
     def grid(self, resolution: int) -> Grid:
         """The points of the unit square, `resolution` along each axis."""
@@ -128,6 +139,14 @@ class Equation(ABC):
         """
         return None
 
+    def smallest_singular_value_on(self, grid: Grid, inputs: Tensor) -> Tensor | None:
+        """The same on any grid, and however many points of it are known."""
+        return None
+
+    def in_lengths(self, length: float) -> tuple[Equation, float]:
+        """With lengths measured in `length`: the equation that u/σ solves for the same f, and σ."""
+        raise InvalidInput("grid", f"the unit square, which is all {self.name} knows", length)
+
     def natural_units(self, inputs: Tensor) -> Units | None:
         """The same problem with numbers of ordinary size; None where it has them."""
         return None
@@ -136,6 +155,26 @@ class Equation(ABC):
     def unique_where_definite(self) -> bool:
         """Whether at most one solution has a definite ∂F/∂u: the one continued from f = 0."""
         return False
+
+    @property
+    def conditioning_names(self) -> tuple[str, ...]:
+        """Those of the inputs that a network sees."""
+        return self.input_names
+
+    @property
+    def varying(self) -> tuple[Tensor, ...]:
+        """Constants that are tensors, with respect to which a solution is differentiated."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        values = (getattr(self, field.name) for field in fields)
+        return tuple(value for value in values if isinstance(value, Tensor))
+
+    def with_plain_constants(self) -> Equation:
+        """The same with every constant a number."""
+        if not self.varying:
+            return self
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        values = {field.name: plain(getattr(self, field.name)) for field in fields}
+        return dataclasses.replace(self, **values)  # type: ignore[type-var]
 
     def constants(self) -> dict[str, Any]:
         """The physical constants by name."""
@@ -149,28 +188,35 @@ class Equation(ABC):
             raise InvalidInput("resolution", "an even number on the torus", resolution)
 
     def check_inputs(self, inputs: Tensor) -> None:
-        """Raise InvalidInput unless `inputs` is a finite real batch on a large square grid."""
+        """Raise InvalidInput unless `inputs` is a finite real batch on a large enough grid."""
         names = " and ".join(self.input_names)
         channels = len(self.input_names)
         if inputs.is_complex() or not inputs.is_floating_point():
             raise InvalidInput(names, "real floating-point values", inputs.dtype)
-        if inputs.dim() != 4 or inputs.shape[1] != channels or inputs.shape[2] != inputs.shape[3]:
+        if inputs.dim() < 4 or inputs.shape[1] != channels:
             expected = f"shape (batch, {channels}, n, n)"
             raise InvalidInput(names, expected, tuple(inputs.shape))
-        self.check_grid(inputs.shape[-1])
+        self.check_grid(min(inputs.shape[2:]))
         if not bool(torch.isfinite(inputs).all()):
             count = int((~torch.isfinite(inputs)).sum())
             raise InvalidInput(names, "finite values", f"{count} NaN or infinite values")
 
 
+def plain(value: Any) -> Any:
+    """A constant that may be a tensor with a gradient, as a number."""
+    return value.detach().item() if isinstance(value, Tensor) else value
+
+
 def check_positive(name: str, value: float) -> None:
     """Raise InvalidInput unless a physical constant is positive and finite."""
+    value = plain(value)
     if not (np.isfinite(value) and value > 0):
         raise InvalidInput(name, "a positive finite number", value)
 
 
 def check_finite(name: str, value: float) -> None:
     """Raise InvalidInput unless a physical constant is finite."""
+    value = plain(value)
     if not np.isfinite(value):
         raise InvalidInput(name, "a finite number", value)
 

@@ -17,14 +17,17 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
+from neuralsolver.equations.grid import Grid
+from neuralsolver.equations.poisson import SOURCE_AMPLITUDE
 from neuralsolver.equations.stencils import (
     flux_divergence,
     from_interior,
     interior,
     laplacian_eigenvalues,
+    mirror_factor,
     wide_divergence,
 )
-from neuralsolver.equations.units import Units, per_sample, unit_of
+from neuralsolver.equations.units import Units, largest, per_sample, unit_of
 from neuralsolver.errors import InvalidInput
 from neuralsolver.reference.random_fields import cosine_field, two_phase
 
@@ -50,6 +53,7 @@ class Darcy(Equation):
     stencil: str = "flux"
 
     input_names: ClassVar[tuple[str, ...]] = ("permeability",)
+    any_grid: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_finite("source", self.source)
@@ -67,6 +71,10 @@ class Darcy(Equation):
         return STENCILS[self.stencil][1]
 
     @property
+    def self_adjoint(self) -> bool:
+        return self.stencil == "flux"
+
+    @property
     def jacobian_reads(self) -> tuple[str, ...]:
         return ("inputs",)
 
@@ -75,12 +83,26 @@ class Darcy(Equation):
         # −∇·(a∇u) − f, on the points where the stencil fits
         return from_interior(interior(-divergence(inputs, u) - self.source, width), width)
 
+    def residual_on(self, grid: Grid, u: Tensor, inputs: Tensor) -> Tensor:
+        if self.stencil != "flux":
+            raise InvalidInput("stencil", "flux on any grid but the unit square", self.stencil)
+        outflow = grid.interior(-flux_divergence(inputs, u, grid))
+        return grid.embed(outflow - self.source)
+
     def smallest_singular_value(self, inputs: Tensor) -> Tensor | None:
         if self.stencil != "flux":
             return None
         # face means are at least min a, so −∇·a∇ ≥ min a · (−Δ) as quadratic forms
         least = inputs.flatten(1).amin(1).double().cpu()
         return least * laplacian_eigenvalues(inputs.shape[-1]).min()
+
+    def smallest_singular_value_on(self, grid: Grid, inputs: Tensor) -> Tensor:
+        least = inputs.flatten(1).amin(1).double().cpu()
+        # known points strike rows and columns of a positive matrix: nothing falls by that
+        return least * laplacian_eigenvalues(grid).min() / mirror_factor(grid)
+
+    def in_lengths(self, length: float) -> tuple[Darcy, float]:
+        return self, length**2
 
     def natural_units(self, inputs: Tensor) -> Units | None:
         low, high = inputs.flatten(1).amin(1).double(), inputs.flatten(1).amax(1).double()
@@ -104,3 +126,66 @@ class Darcy(Equation):
         super().check_inputs(inputs)
         if not bool((inputs > 0).all()):
             raise InvalidInput("permeability", "positive values", float(torch.min(inputs)))
+
+
+@dataclass(frozen=True)
+class ForcedDarcy(Darcy):
+    """−∇·(a∇u) − s f with a permeability a and a source f that both are fields, s in `source`.
+
+    Networks see the permeability, as for a constant source: the same models serve.
+    """
+
+    input_names: ClassVar[tuple[str, ...]] = ("permeability", "source")
+
+    source: float = 1.0
+
+    @property
+    def conditioning_names(self) -> tuple[str, ...]:
+        return ("permeability",)
+
+    def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
+        return self.residual_on(self.grid(u.shape[-1]), u, inputs)
+
+    def residual_on(self, grid: Grid, u: Tensor, inputs: Tensor) -> Tensor:
+        flow = Darcy(0.0, stencil=self.stencil).residual_on(grid, u, inputs[:, :1])
+        return flow - grid.embed(self.source * grid.interior(inputs[:, 1:]))
+
+    def smallest_singular_value(self, inputs: Tensor) -> Tensor | None:
+        return self._plain_source().smallest_singular_value(inputs[:, :1])
+
+    def smallest_singular_value_on(self, grid: Grid, inputs: Tensor) -> Tensor:
+        return self._plain_source().smallest_singular_value_on(grid, inputs[:, :1])
+
+    def in_lengths(self, length: float) -> tuple[ForcedDarcy, float]:
+        return self, length**2
+
+    def natural_units(self, inputs: Tensor) -> Units | None:
+        flow = self._plain_source().natural_units(inputs[:, :1])
+        size = unit_of(largest(inputs[:, 1:]))
+        if flow is None and bool((size == 1).all()):
+            return None
+        one = torch.ones_like(size)
+        unit = one if flow is None else flow.residual / flow.solution
+        factor = one if flow is None else flow.residual
+        permeability = inputs[:, :1] / per_sample(unit, inputs)
+        source = inputs[:, 1:] / per_sample(size, inputs)
+        equation = replace(self, source=self.source / float(factor[0]))
+        total = factor * size
+        return Units(equation, torch.cat([permeability, source], 1), total / unit, total)
+
+    def conditioning(self, inputs: Tensor) -> Tensor:
+        return super().conditioning(inputs[:, :1])
+
+    def sample(self, rng: np.random.Generator, resolution: int) -> Array:
+        permeability = super().sample(rng, resolution)
+        return np.concatenate(
+            [permeability, SOURCE_AMPLITUDE * cosine_field(rng, resolution)[None]]
+        )
+
+    def check_inputs(self, inputs: Tensor) -> None:
+        Equation.check_inputs(self, inputs)
+        if not bool((inputs[:, :1] > 0).all()):
+            raise InvalidInput("permeability", "positive values", float(inputs[:, :1].min()))
+
+    def _plain_source(self) -> Darcy:
+        return Darcy(self.source, self.low, self.high, self.stencil)

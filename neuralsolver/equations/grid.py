@@ -1,23 +1,29 @@
-"""The points of a problem: a box of points, each axis between walls or closed to a ring.
+"""The points of a problem: a box of points, each axis between two ends or closed to a ring.
 
-    between walls    rᵢ = i h,  i = 0 … n−1,  h = L/(n−1)     the walls are points
-    torus            rᵢ = i h,  i = 0 … n−1,  h = L/n         the right end is the left one
+    between ends     rᵢ = i h,  i = 0 … n−1,  h = L/(n−1)     the ends are points
+    ring             rᵢ = i h,  i = 0 … n−1,  h = L/n         the right end is the left one
+
+An end is a wall, where u is known, or a mirror, behind which u goes on as its own image: no flux
+passes, and the points on it are unknowns like those inside.
 
 Fields carry these axes last; whatever stands before them (batch, fields, frames) is left alone.
 
 From grid to grid, with P the (bi-, tri-) linear interpolation from a coarser grid, walls on walls:
 
     prolong      P u                     a correction, to a finer grid
-    restrict     (h/H)ᵈ Pᵀ r             a residual, to a coarser grid; zero on the walls
+    restrict     w⁻¹ Pᵀ W r              a residual, to a coarser grid; zero on the walls
     coarsen      restrict / restrict 1   a coefficient or a source: a local mean, up to the walls
     resample     the modes both grids have                                  fields on the torus
+
+W and w are the shares of the points (`weights`): hᵈ and Hᵈ, but half of it on a mirror.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -28,10 +34,15 @@ from neuralsolver.errors import InvalidInput
 
 _LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
+Side = str | tuple[str, str]
+"""Both ends of an axis: "walls", "flux" or "periodic", or a pair of the first two."""
+
 
 @dataclass(frozen=True)
 class Grid:
     """A box of `shape` points and `lengths`; `periodic` says which axes are closed to a ring.
+
+    `mirrors` says of every axis whether its lower and its upper end are mirrors, not walls.
 
     >>> import neuralsolver as ns
     >>> ns.Grid.between_walls(5, 9).spacing, ns.Grid.torus(4).spacing
@@ -41,11 +52,14 @@ class Grid:
     shape: tuple[int, ...]
     lengths: tuple[float, ...]
     periodic: tuple[bool, ...]
+    mirrors: tuple[tuple[bool, bool], ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.mirrors:
+            object.__setattr__(self, "mirrors", ((False, False),) * len(self.shape))
         if not 1 <= len(self.shape) <= 3:
             raise InvalidInput("grid", "one to three axes", self.shape)
-        if not len(self.shape) == len(self.lengths) == len(self.periodic):
+        if {len(self.lengths), len(self.periodic), len(self.mirrors)} != {len(self.shape)}:
             got = f"{self.shape}, {self.lengths} and {self.periodic}"
             raise InvalidInput("grid", "points, length and kind of every axis", got)
         if min(self.shape) < 3:
@@ -63,6 +77,22 @@ class Grid:
         """A box whose opposite ends are the same."""
         return cls(shape, lengths or (1.0,) * len(shape), (True,) * len(shape))
 
+    @classmethod
+    def with_sides(
+        cls, shape: Sequence[int], lengths: Sequence[float] | None, sides: Sequence[Side]
+    ) -> Grid:
+        """A box of which every axis has its own kind of ends."""
+        pairs = [(side, side) if isinstance(side, str) else tuple(side) for side in sides]
+        for pair in pairs:
+            both = len(pair) == 2 and set(pair) <= {"walls", "flux"}
+            if not (both or pair == ("periodic", "periodic")):
+                expected = 'for every axis "walls", "flux", "periodic" or a pair of the first two'
+                raise InvalidInput("sides", expected, sides)
+        periodic = tuple(pair[0] == "periodic" for pair in pairs)
+        mirrors = tuple((pair[0] == "flux", pair[1] == "flux") for pair in pairs)
+        unit = (1.0,) * len(shape)
+        return cls(tuple(shape), tuple(map(float, lengths or unit)), periodic, mirrors)
+
     @property
     def dimension(self) -> int:
         """The number of axes."""
@@ -76,12 +106,36 @@ class Grid:
             for n, length, ring in zip(self.shape, self.lengths, self.periodic, strict=True)
         )
 
+    @functools.cached_property
+    def rates(self) -> tuple[float, ...]:
+        """h⁻² along each axis; a whole number where h = 1/m."""
+        return tuple(
+            ((n if ring else n - 1) / length) ** 2
+            for n, length, ring in zip(self.shape, self.lengths, self.periodic, strict=True)
+        )
+
+    @functools.cached_property
+    def walls(self) -> tuple[tuple[bool, bool], ...]:
+        """Which ends of every axis are walls."""
+        return tuple(
+            (not (ring or low), not (ring or high))
+            for ring, (low, high) in zip(self.periodic, self.mirrors, strict=True)
+        )
+
+    @functools.cached_property
+    def walled(self) -> bool:
+        """Whether there is a wall at each end of every axis."""
+        return all(low and high for low, high in self.walls)
+
+    @property
+    def on_wall(self) -> Tensor:
+        """Which points are on a wall."""
+        return self.embed(torch.ones([n - a - b for n, (a, b) in self._ends()])) == 0
+
     @property
     def size(self) -> int:
         """The number of points that are not on a wall."""
-        return math.prod(
-            n if ring else n - 2 for n, ring in zip(self.shape, self.periodic, strict=True)
-        )
+        return math.prod(n - low - high for n, (low, high) in self._ends())
 
     def points(self) -> tuple[Tensor, ...]:
         """The coordinates of all points, one field per axis, in float64."""
@@ -104,13 +158,44 @@ class Grid:
 
     def interior(self, u: Tensor) -> Tensor:
         """The values that are not on a wall."""
-        inside = tuple(slice(None) if ring else slice(1, -1) for ring in self.periodic)
-        return u[(..., *inside)]
+        for axis, (n, (low, high)) in enumerate(self._ends(), -self.dimension):
+            u = u.narrow(axis, int(low), n - low - high)
+        return u
 
     def embed(self, values: Tensor) -> Tensor:
         """A field from its values that are not on a wall; zero on the walls."""
-        margins = [0 if ring else 1 for ring in reversed(self.periodic)]
-        return pad(values, [margin for axis in margins for margin in (axis, axis)])
+        return pad(values, [int(end) for axis in reversed(self.walls) for end in axis])
+
+    def surrounded(self, u: Tensor) -> Tensor:
+        """u with a further point beyond every end that is no wall: its image, or the other end.
+
+        The interior of what is returned is then every point that is not on a wall.
+        """
+        for axis, (low, high) in zip(range(-self.dimension, 0), self.walls, strict=True):
+            if low and high:
+                continue
+            n, ring = u.shape[axis], self.periodic[axis]
+            before = [] if low else [u.narrow(axis, n - 1 if ring else 1, 1)]
+            after = [] if high else [u.narrow(axis, 0 if ring else n - 2, 1)]
+            u = torch.cat([*before, u, *after], axis)
+        return u
+
+    def spread_from_walls(self, u: Tensor) -> Tensor:
+        """The values on the walls blended into the box: linear between opposite walls."""
+        total, rest = torch.zeros_like(u), u
+        for axis, (low, high) in zip(range(-self.dimension, 0), self.walls, strict=True):
+            if not (low or high):
+                continue
+            n = u.shape[axis]
+            first, last = rest.narrow(axis, 0, 1), rest.narrow(axis, n - 1, 1)
+            share = torch.linspace(0, 1, n, dtype=u.dtype, device=u.device)
+            share = share.view(-1, *[1] * (-1 - axis)) * (low and high)
+            blend = torch.lerp(first if low else last, last, share)
+            total, rest = total + blend, rest - blend
+        return total
+
+    def _ends(self) -> list[tuple[int, tuple[bool, bool]]]:
+        return list(zip(self.shape, self.walls, strict=True))
 
     def zero_walls(self, u: Tensor) -> Tensor:
         """u with its values on the walls set to zero."""
@@ -127,14 +212,27 @@ class Grid:
     def prolong(self, u: Tensor, finer: Grid) -> Tensor:
         """u (B, C, …) of this grid by linear interpolation on a finer one."""
         mode = _LINEAR[self.dimension]
-        return interpolate(u, size=finer.shape, mode=mode, align_corners=True)
+        if not any(self.periodic):
+            return interpolate(u, size=finer.shape, mode=mode, align_corners=True)
+        rings = [(axis, ring) for axis, ring in enumerate(self.periodic, -self.dimension) if ring]
+        for axis, _ in rings:
+            u = torch.cat([u, u.narrow(axis, 0, 1)], axis)
+        size = [n + ring for n, ring in zip(finer.shape, self.periodic, strict=True)]
+        u = interpolate(u, size=size, mode=mode, align_corners=True)
+        for axis, _ in rings:
+            u = u.narrow(axis, 0, finer.shape[axis])
+        return u
 
     def restrict(self, r: Tensor, coarser: Grid) -> Tensor:
         """A residual of this grid on a coarser one."""
-        return coarser.zero_walls(self._weighted_adjoint(r, coarser))
+        if self.walled:
+            return coarser.zero_walls(self._weighted_adjoint(r, coarser))
+        return coarser.zero_walls(self._weighted_mean(r, coarser))
 
     def coarsen(self, field: Tensor, coarser: Grid) -> Tensor:
         """A coefficient or source of this grid on a coarser one."""
+        if not self.walled:
+            return self._weighted_mean(field, coarser)
         weight = self._weighted_adjoint(torch.ones_like(field[:1, :1]), coarser)
         return self._weighted_adjoint(field, coarser) / weight
 
@@ -148,8 +246,15 @@ class Grid:
         while any(n > m for n, m in zip(grids[-1].shape, coarsest.shape, strict=True)):
             halves = zip(grids[-1].shape, coarsest.shape, strict=True)
             shape = tuple(max(m, (n + 1) // 2) for n, m in halves)
-            grids.append(Grid(shape, self.lengths, self.periodic))
+            grids.append(replace(self, shape=shape))
         return grids
+
+    def _weighted_mean(self, r: Tensor, coarser: Grid) -> Tensor:
+        """w⁻¹ Pᵀ W r."""
+        r = r * self.weights.to(r)
+        for axis, ring in enumerate(self.periodic, -self.dimension):
+            r = _gather(r, axis, coarser.shape[axis], ring)
+        return r / coarser.weights.to(r)
 
     def _weighted_adjoint(self, r: Tensor, coarser: Grid) -> Tensor:
         """(h/H)ᵈ Pᵀ r, one axis after the other."""
@@ -159,14 +264,15 @@ class Grid:
         return weight * r
 
 
-def _gather(r: Tensor, axis: int, points: int) -> Tensor:
+def _gather(r: Tensor, axis: int, points: int, ring: bool = False) -> Tensor:
     """Pᵀ along an axis: each value is shared by the two coarse points it was interpolated from."""
     n = r.shape[axis]
-    position = torch.arange(n, dtype=torch.float64, device=r.device) * (points - 1) / (n - 1)
-    lower = position.floor().clamp_max(points - 2).long()
+    scale = (points, n) if ring else (points - 1, n - 1)
+    position = torch.arange(n, dtype=torch.float64, device=r.device) * scale[0] / scale[1]
+    lower = position.floor().clamp_max(points - 1 if ring else points - 2).long()
     upper_share = (position - lower).to(r.dtype)[:, None]
     rows = r.transpose(axis, -2).contiguous()
     coarse = r.new_zeros(*rows.shape[:-2], points, rows.shape[-1])
     coarse.index_add_(-2, lower, (1 - upper_share) * rows)
-    coarse.index_add_(-2, lower + 1, upper_share * rows)
+    coarse.index_add_(-2, (lower + 1) % points, upper_share * rows)
     return coarse.transpose(axis, -2).contiguous()

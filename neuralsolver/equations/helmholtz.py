@@ -16,14 +16,10 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
+from neuralsolver.equations.base import Array, Equation, check_finite, check_positive, plain
+from neuralsolver.equations.grid import Grid
 from neuralsolver.equations.poisson import SOURCE_AMPLITUDE
-from neuralsolver.equations.stencils import (
-    from_interior,
-    interior,
-    laplacian,
-    laplacian_eigenvalues,
-)
+from neuralsolver.equations.stencils import laplacian, laplacian_eigenvalues, mirror_factor
 from neuralsolver.equations.units import Units, largest, per_sample, unit_of
 from neuralsolver.reference.random_fields import cosine_field
 
@@ -44,6 +40,7 @@ class Helmholtz(Equation):
     """
 
     dependent: ClassVar[tuple[str, ...]] = ("source_amplitude",)
+    any_grid: ClassVar[bool] = True
 
     wavenumber: float = 1.0
     nonlinearity: float = 0.0
@@ -63,24 +60,45 @@ class Helmholtz(Equation):
 
     @property
     def linear(self) -> bool:
-        return self.nonlinearity == 0.0
+        return bool(plain(self.nonlinearity) == 0.0)
+
+    @property
+    def self_adjoint(self) -> bool:
+        return True
 
     @property
     def jacobian_reads(self) -> tuple[str, ...]:
         return () if self.linear else ("solution",)
 
     def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
-        centre = interior(u)
-        reaction = self.wavenumber**2 * centre - interior(inputs)
+        return self.residual_on(self.grid(u.shape[-1]), u, inputs)
+
+    def residual_on(self, grid: Grid, u: Tensor, inputs: Tensor) -> Tensor:
+        centre = grid.interior(u)
+        reaction = self.wavenumber**2 * centre - grid.interior(inputs)
         if not self.linear:
             reaction = reaction + self.nonlinearity * centre**3
-        return laplacian(u) + from_interior(reaction)
+        return laplacian(u, grid) + grid.embed(reaction)
 
     def smallest_singular_value(self, inputs: Tensor) -> Tensor | None:
         if not self.linear:
             return None
         distances = (laplacian_eigenvalues(inputs.shape[-1]) - self.wavenumber**2).abs()
         return distances.min().expand(inputs.shape[0])
+
+    def smallest_singular_value_on(self, grid: Grid, inputs: Tensor) -> Tensor | None:
+        least = laplacian_eigenvalues(grid).min() - float(self.wavenumber) ** 2
+        # an indefinite operator may become singular when points of it are known
+        if not self.linear or least <= 0:
+            return None
+        return (least / mirror_factor(grid)).expand(inputs.shape[0])
+
+    def in_lengths(self, length: float) -> tuple[Helmholtz, float]:
+        constants = {
+            "wavenumber": self.wavenumber * length,
+            "nonlinearity": self.nonlinearity * length**6,
+        }
+        return replace(self, **constants), length**2
 
     def natural_units(self, inputs: Tensor) -> Units | None:
         size = largest(inputs)

@@ -1,19 +1,23 @@
-"""The sparse Jacobian of a residual between walls, by coloured probing.
+"""The sparse Jacobian of a residual on a grid, by coloured probing.
 
 A residual whose stencil reaches s points couples a point only to those at most s away. Points that
-agree modulo 2s+1 in both directions therefore never meet in one residual value, and one directional
-derivative serves them all: (2s+1)² derivatives give every entry of J = ∂F/∂u exactly.
+agree modulo 2s+1 in every direction therefore never meet in one residual value, and one directional
+derivative serves them all: (2s+1)ᵈ derivatives give every entry of J = ∂F/∂u exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
+from neuralsolver.equations.grid import Grid
 from neuralsolver.equations.problem import Problem
 from neuralsolver.errors import InvalidInput
 
@@ -37,68 +41,103 @@ def linearisation(problem: Problem, u: Tensor) -> Operator:
     return lambda direction: torch.autograd.grad(transposed, v, direction, retain_graph=True)[0]
 
 
+def probes(problem: Problem, u: Tensor) -> Iterator[tuple[tuple[int, ...], Tensor]]:
+    """The colours of the points, each with the field that is one on it and zero elsewhere.
+
+    Around a ring the colours must not meet either: there it may take one more to close it.
+    """
+    reach = problem.equation.stencil_reach
+    lines = []
+    for n, ring in zip(problem.grid.shape, problem.grid.periodic, strict=True):
+        period = 2 * reach + 1
+        colours = torch.arange(n, device=u.device) % period
+        if ring and n % period:  # the last few points get colours of their own
+            rest = n % period
+            colours[n - rest :] = period + torch.arange(rest, device=u.device)
+        lines.append(colours)
+    for colour in itertools.product(*(range(int(line.max()) + 1) for line in lines)):
+        chosen = [(line == c).to(u) for line, c in zip(lines, colour, strict=True)]
+        probe = functools.reduce(torch.mul, torch.meshgrid(*chosen, indexing="ij"))
+        yield colour, probe.expand(u.shape)
+
+
 def jacobian_diagonal(problem: Problem, u: Tensor) -> Tensor:
     """diag J(u) as a field, one where nothing is to be solved (the walls)."""
     jacobian = linearisation(problem, u)
     diagonal = torch.zeros_like(u)
-    period = 2 * problem.equation.stencil_reach + 1
-    for p in range(period):
-        for q in range(period):
-            probe = torch.zeros_like(u)
-            probe[..., p::period, q::period] = 1.0
-            diagonal += probe * jacobian(probe)
+    for _, probe in probes(problem, u):
+        diagonal += probe * jacobian(probe)
     return torch.where(diagonal == 0, 1.0, diagonal)
 
 
 def jacobian_row_sums(problem: Problem, u: Tensor) -> Tensor:
     """Σⱼ |J(u)ᵢⱼ| as a field: of each colour a residual value sees one point at most."""
     jacobian = linearisation(problem, u)
-    total, period = torch.zeros_like(u), 2 * problem.equation.stencil_reach + 1
-    for p in range(period):
-        for q in range(period):
-            probe = torch.zeros_like(u)
-            probe[..., p::period, q::period] = 1.0
-            total += jacobian(probe).abs()
+    total = torch.zeros_like(u)
+    for _, probe in probes(problem, u):
+        total += jacobian(probe).abs()
     return total
 
 
-def sparse_jacobian(problem: Problem, u: Tensor) -> list[sparse.csr_array]:
-    """J(u) for each sample, over the points that are not on a wall, in C order.
+def has_sparse_jacobian(problem: Problem) -> bool:
+    """Whether `sparse_jacobian` serves a problem: one unknown, nothing moves, no spectrum."""
+    equation = problem.equation
+    return equation.boundary == "walls" and not equation.frames and len(equation.unknowns) == 1
+
+
+def sparse_jacobian(problem: Problem, u: Tensor) -> list[Any]:
+    """J(u) of each sample as scipy CSR, over the points that are not on a wall, in C order.
 
     A known point is an unknown with the equation δ = 0.
     """
     equation, grid = problem.equation, problem.grid
-    if any(grid.periodic) or equation.frames or len(equation.unknowns) > 1:
+    if not has_sparse_jacobian(problem):
         raise InvalidInput("equation", "one unknown between walls, without frames", equation.name)
-    reach, inner = equation.stencil_reach, problem.resolution - 2
-    period = 2 * reach + 1
-    i, j = np.meshgrid(np.arange(inner), np.arange(inner), indexing="ij")
-    rows: list[np.ndarray] = []
-    columns: list[np.ndarray] = []
-    values: list[np.ndarray] = []
-    jacobian = linearisation(problem, u)
-    free = _free(problem, u)
-    for p in range(period):
-        for q in range(period):
-            probe = torch.zeros_like(u)
-            grid.interior(probe)[..., p::period, q::period] = 1.0
-            response = grid.interior(jacobian(probe * free))[:, 0]
-            # the one point of this colour within reach of (i, j)
-            near_i = i - (i - p + reach) % period + reach
-            near_j = j - (j - q + reach) % period + reach
-            inside = (near_i >= 0) & (near_i < inner) & (near_j >= 0) & (near_j < inner)
-            rows.append((i * inner + j)[inside])
-            columns.append((near_i * inner + near_j)[inside])
-            values.append(response.detach().cpu().numpy()[:, inside])
-    row, column, value = np.concatenate(rows), np.concatenate(columns), np.concatenate(values, 1)
-    size = (inner**2, inner**2)
-    matrices = [sparse.csr_array((entries, (row, column)), shape=size) for entries in value]
-    for index, matrix in enumerate(matrices):
-        matrix.eliminate_zeros()
+    number = grid.unflatten(torch.arange(1.0, grid.size + 1)[None], u[:1].double())[0, 0]
+    # by the offset between a point and the one it looks at
+    reach = range(-equation.stencil_reach, equation.stencil_reach + 1)
+    offsets = list(itertools.product(reach, repeat=grid.dimension))
+    entries = {offset: torch.zeros_like(u) for offset in offsets}
+    jacobian, free = linearisation(problem, u), _free(problem, u)
+    beside = {offset: _looking(grid, number, offset) for offset in offsets}
+    for _, probe in probes(problem, u):
+        coloured = number * (probe[0, 0] != 0)
+        response = jacobian(probe * free)
+        for offset, entry in entries.items():
+            here = _looking(grid, coloured, offset) != 0
+            torch.where(here, response, entry, out=entry)
+    present = [offset for offset, entry in entries.items() if bool(entry.any())]
+    row = grid.flatten(number[None, None])[0].long().numpy() - 1
+    matrices = []
+    for index in range(problem.batch):
+        rows, columns, values = [], [], []
+        for offset in present:
+            value = grid.flatten(entries[offset][index : index + 1])[0].detach().cpu().numpy()
+            column = grid.flatten(beside[offset][None, None])[0].long().numpy() - 1
+            kept = (value != 0) & (column >= 0)
+            rows.append(row[kept])
+            columns.append(column[kept])
+            values.append(value[kept])
+        joined = tuple(map(np.concatenate, (values, rows, columns)))
+        matrix = sparse.csr_array((joined[0], joined[1:]), shape=(grid.size, grid.size))
         if problem.known is not None:
             held = 1.0 - grid.flatten(free[index : index + 1]).cpu().numpy()[0]
-            matrices[index] = sparse.csr_array(matrix + sparse.diags_array(held))
+            matrix = sparse.csr_array(matrix + sparse.diags_array(held))
+        matrices.append(matrix)
     return matrices
+
+
+def _looking(grid: Grid, number: Tensor, offset: tuple[int, ...]) -> Tensor:
+    """The numbers of the points at an offset from each point; zero beyond an end."""
+    for axis, step in enumerate(offset, -grid.dimension):
+        if step == 0:
+            continue
+        number = torch.roll(number, -step, axis)
+        if not grid.periodic[axis]:
+            n = number.shape[axis]
+            lost = (0, -step) if step < 0 else (n - step, step)
+            number.narrow(axis, *lost).zero_()
+    return number
 
 
 def _free(problem: Problem, u: Tensor) -> Tensor:

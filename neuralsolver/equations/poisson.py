@@ -8,18 +8,15 @@ Networks see f but not a: the residual is the only way in which a reaches them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
-from neuralsolver.equations.stencils import (
-    from_interior,
-    interior,
-    laplacian,
-    laplacian_eigenvalues,
-)
+from neuralsolver.equations.grid import Grid
+from neuralsolver.equations.stencils import laplacian, laplacian_eigenvalues, mirror_factor
 from neuralsolver.equations.units import Units, extraordinary, largest, per_sample, unit_of
 from neuralsolver.reference.random_fields import cosine_field
 
@@ -38,6 +35,8 @@ class Poisson(Equation):
     (1, 1, 16, 16)
     """
 
+    any_grid: ClassVar[bool] = True
+
     scale: float = 2.0
     source_amplitude: float = SOURCE_AMPLITUDE
 
@@ -50,14 +49,29 @@ class Poisson(Equation):
         return True
 
     @property
+    def self_adjoint(self) -> bool:
+        return True
+
+    @property
     def jacobian_reads(self) -> tuple[str, ...]:
         return ()
 
     def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
-        return laplacian(u) - from_interior(self.scale * interior(inputs))
+        return self.residual_on(self.grid(u.shape[-1]), u, inputs)
+
+    def residual_on(self, grid: Grid, u: Tensor, inputs: Tensor) -> Tensor:
+        return laplacian(u, grid) - grid.embed(self.scale * grid.interior(inputs))
 
     def smallest_singular_value(self, inputs: Tensor) -> Tensor:
         return laplacian_eigenvalues(inputs.shape[-1]).min().expand(inputs.shape[0])
+
+    def smallest_singular_value_on(self, grid: Grid, inputs: Tensor) -> Tensor:
+        # known points strike rows and columns of −Δ, and its least eigenvalue cannot fall by that
+        least = laplacian_eigenvalues(grid).min() / mirror_factor(grid)
+        return least.expand(inputs.shape[0])
+
+    def in_lengths(self, length: float) -> tuple[Poisson, float]:
+        return self, length**2
 
     def natural_units(self, inputs: Tensor) -> Units | None:
         size, scale = largest(inputs), torch.tensor([abs(self.scale)], dtype=torch.float64)

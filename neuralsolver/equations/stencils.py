@@ -1,20 +1,25 @@
-"""Second-order finite differences between walls, on rᵢ = i h with h = 1/(n−1).
+"""Second-order finite differences on the points of a `Grid`; here for a square between walls.
 
     (Δu)ᵢⱼ        = (uᵢ₊₁ⱼ + uᵢ₋₁ⱼ + uᵢⱼ₊₁ + uᵢⱼ₋₁ − 4uᵢⱼ) / h²
     (∇·a∇u)ᵢⱼ     = Σ over the four faces of (mean of a at the face's ends) · (uₙ − uᵢⱼ) / h²
     wide variant  = D(a Du) with the central difference D over 2h, as in PINO: spacing 2h, blind to
                     the checkerboard mode, defined two points away from the wall
 
-All return the shape of u, zero where the stencil does not fit.
+Beyond a mirror stands the image of u (and of a), beyond the end of a ring its beginning: the same
+formulas then hold at the ends. All return the shape of u, zero where the stencil does not fit.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+
+from neuralsolver.equations.grid import Grid
 
 
 def interior(u: Tensor, width: int = 1) -> Tensor:
@@ -37,8 +42,8 @@ def from_interior(values: Tensor, width: int = 1) -> Tensor:
     return pad(values, (width, width, width, width))
 
 
-def laplacian(u: Tensor) -> Tensor:
-    """Δu by the five-point stencil.
+def laplacian(u: Tensor, grid: Grid | None = None) -> Tensor:
+    """Δu by the second difference along each axis of a grid, the unit square unless given.
 
     >>> import neuralsolver as ns, torch
     >>> r = torch.linspace(0, 1, 9, dtype=torch.float64)
@@ -46,19 +51,50 @@ def laplacian(u: Tensor) -> Tensor:
     >>> float(ns.laplacian(u)[4, 4])
     2.0
     """
-    centre = u[..., 1:-1, 1:-1]
-    neighbours = u[..., 2:, 1:-1] + u[..., :-2, 1:-1] + u[..., 1:-1, 2:] + u[..., 1:-1, :-2]
-    return from_interior((neighbours - 4 * centre) * (u.shape[-1] - 1) ** 2)
+    grid = grid or _square(u)
+    v, rates = grid.surrounded(u), grid.rates
+    inside = _inside(grid.dimension)
+    centre, axes = v[inside], range(-grid.dimension, 0)
+    if len(set(rates)) > 1:
+        parts = (
+            rate * (v[_moved(inside, axis, 1)] + v[_moved(inside, axis, -1)] - 2 * centre)
+            for axis, rate in zip(axes, rates, strict=True)
+        )
+        return grid.embed(functools.reduce(torch.add, parts))
+    beside = (v[_moved(inside, axis, step)] for axis in axes for step in (1, -1))
+    neighbours = functools.reduce(torch.add, beside)
+    return grid.embed((neighbours - 2 * grid.dimension * centre) * rates[0])
 
 
-def laplacian_eigenvalues(n: int) -> Tensor:
-    """The eigenvalues of −Δ between zero walls, (n−2, n−2): 4h⁻²(sin²(πph/2) + sin²(πqh/2))."""
-    p = torch.arange(1, n - 1, dtype=torch.float64)
-    line = 4 * (n - 1) ** 2 * torch.sin(math.pi * p / (2 * (n - 1))) ** 2
-    return line[:, None] + line[None, :]
+def laplacian_eigenvalues(grid: Grid | int) -> Tensor:
+    """The eigenvalues of −Δ, one axis for each of the grid: sums of 4h⁻² sin²(θ/2).
+
+    Along an axis of m intervals θ is, with p = 0, 1, 2 …:
+
+        π(p+1)/m between walls,   πp/m between mirrors,   π(p+½)/m between one and the other,
+        2πp/m on a ring
+    """
+    grid = Grid.between_walls(grid, grid) if isinstance(grid, int) else grid
+    lines = []
+    for n, rate, ring, (low, high) in zip(
+        grid.shape, grid.rates, grid.periodic, grid.walls, strict=True
+    ):
+        p = torch.arange(n - low - high, dtype=torch.float64) + (low + high) / 2
+        angle = math.pi * p / n if ring else math.pi * p / (2 * (n - 1))
+        lines.append(4 * rate * torch.sin(angle) ** 2)
+    return functools.reduce(torch.add, torch.meshgrid(*lines, indexing="ij"))
 
 
-def flux_divergence(a: Tensor, u: Tensor) -> Tensor:
+def mirror_factor(grid: Grid) -> float:
+    """By how much a singular value may fall short of the eigenvalue: √2 for each axis with mirrors.
+
+    −Δ = W⁻¹S with S symmetric and W the shares of the points, half at a mirror: it is symmetric
+    after a change of scale of condition √2 along each such axis.
+    """
+    return math.sqrt(2.0) ** sum(any(ends) for ends in grid.mirrors)
+
+
+def flux_divergence(a: Tensor, u: Tensor, grid: Grid | None = None) -> Tensor:
     """∇·(a∇u) in flux form with arithmetic face means; exact conservation, matched to solvers.
 
     >>> import neuralsolver as ns, torch
@@ -66,10 +102,44 @@ def flux_divergence(a: Tensor, u: Tensor) -> Tensor:
     >>> bool(torch.allclose(ns.flux_divergence(torch.ones_like(u), u), ns.laplacian(u), atol=1e-3))
     True
     """
-    across = (a[..., 1:, 1:-1] + a[..., :-1, 1:-1]) * torch.diff(u[..., :, 1:-1], dim=-2)
-    along = (a[..., 1:-1, 1:] + a[..., 1:-1, :-1]) * torch.diff(u[..., 1:-1, :], dim=-1)
-    divergence = torch.diff(across, dim=-2) + torch.diff(along, dim=-1)
-    return from_interior(divergence * (0.5 * (u.shape[-1] - 1) ** 2))
+    grid = grid or _square(u)
+    a, u, rates = grid.surrounded(a), grid.surrounded(u), grid.rates
+    even, inside = len(set(rates)) == 1, _inside(grid.dimension)
+    parts = []
+    for axis, rate in zip(range(-grid.dimension, 0), rates, strict=True):
+        # every point along this axis, the inside of the others
+        line = tuple(slice(None) if where == axis else part for where, part in _axes(inside))
+        b = a[(..., *line)]
+        n = b.shape[axis]
+        flux = (b.narrow(axis, 1, n - 1) + b.narrow(axis, 0, n - 1)) * torch.diff(
+            u[(..., *line)], dim=axis
+        )
+        parts.append(torch.diff(flux, dim=axis) * (1.0 if even else rate / rates[0]))
+    return grid.embed(functools.reduce(torch.add, parts) * (0.5 * rates[0]))
+
+
+def _square(u: Tensor) -> Grid:
+    return _unit_square(*u.shape[-2:])
+
+
+@functools.lru_cache(maxsize=64)
+def _unit_square(rows: int, columns: int) -> Grid:
+    return Grid.between_walls(rows, columns)
+
+
+def _inside(dimension: int) -> tuple[Any, ...]:
+    return (..., *[slice(1, -1)] * dimension)
+
+
+def _axes(inside: tuple[Any, ...]) -> list[tuple[int, Any]]:
+    """The slices of a box with the axes they belong to."""
+    return list(enumerate(inside[1:], -(len(inside) - 1)))
+
+
+def _moved(inside: tuple[Any, ...], axis: int, step: int) -> tuple[Any, ...]:
+    """The inside of a box, one point further along an axis."""
+    part = slice(2, None) if step > 0 else slice(None, -2)
+    return (..., *(part if where == axis else whole for where, whole in _axes(inside)))
 
 
 def wide_divergence(a: Tensor, u: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from neuralsolver.solvers.iterate import (
 )
 from neuralsolver.solvers.multilevel import VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.solvers.preconditioner import flexible_gmres
 from neuralsolver.solvers.solution import Solution, Status
 from neuralsolver.solvers.stopping import FixedSteps, ResidualBelow, ResidualPlateau
 from neuralsolver.solvers.trained import TrainedSolver
@@ -31,6 +32,7 @@ __all__ = [
     "Status",
     "TrainedSolver",
     "VCycle",
+    "flexible_gmres",
     "iterate",
     "iterations",
     "polish",

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import jacobian_row_sums, sparse_jacobian
+from neuralsolver.equations.jacobian import has_sparse_jacobian, jacobian_row_sums, sparse_jacobian
 from neuralsolver.equations.units import per_sample
 from neuralsolver.reference.newton import factorised
 from neuralsolver.solvers.newton import newton_correction
@@ -30,8 +30,8 @@ ROUNDINGS = 64
 def error_bound(problem: Problem, u: Tensor) -> Tensor | None:
     """A guaranteed bound on ‖u − u*‖ / ‖u*‖ per sample, infinite where there is none."""
     problem, u = _natural(problem.in_precision(torch.float64), u.detach().double())
-    sigma = problem.equation.smallest_singular_value(problem.inputs)
-    if sigma is None or problem.known is not None:
+    sigma = problem.smallest_singular_value()
+    if sigma is None:
         return None
     size, residual = residual_norm(u).cpu(), residual_norm(problem.residual(u)).cpu()
     rows = jacobian_row_sums(problem, u).flatten(1).amax(1).cpu().double()
@@ -53,7 +53,7 @@ def error_estimate(problem: Problem, u: Tensor) -> Tensor | None:
     added = equation.invert_linear_part(problem.residual(u))
     if added is not None:
         return (residual_norm(added) / residual_norm(u)).cpu()
-    if equation.boundary != "walls" or equation.frames or len(equation.unknowns) > 1:
+    if not has_sparse_jacobian(problem):
         return None
     size, whole = residual_norm(d := newton_correction(problem, u)), residual_norm(u + d)
     return torch.where(size.isfinite() & (whole > 0), size / whole, torch.inf).cpu()
@@ -66,7 +66,7 @@ def on_main_branch(problem: Problem, u: Tensor) -> list[bool] | None:
     only if the x with −Jx = 1 is positive (an M-matrix).
     """
     problem, u = _natural(problem.in_precision(torch.float64), u.detach().double())
-    if not problem.equation.unique_where_definite or problem.known is not None:
+    if not (problem.equation.unique_where_definite and problem.square) or problem.known is not None:
         return None
     ones = np.ones(problem.grid.size)
     positive = [factorised(-j)(ones) for j in sparse_jacobian(problem, u)]
@@ -75,7 +75,5 @@ def on_main_branch(problem: Problem, u: Tensor) -> list[bool] | None:
 
 def _natural(problem: Problem, u: Tensor) -> tuple[Problem, Tensor]:
     """The problem and the field in natural units."""
-    units = problem.equation.natural_units(problem.inputs)
-    if units is None:
-        return problem, u
-    return problem.in_units(units), u / per_sample(units.solution, u)
+    found = problem.natural()
+    return (problem, u) if found is None else (found[0], u / per_sample(found[1].solution, u))

@@ -83,6 +83,7 @@ class Observation:
 
 Stepper = Callable[[Iterate], Tensor]
 Observer = Callable[[Observation], None]
+Inverse = Callable[[Tensor], Tensor]
 Iterations = Generator[Observation, None, Solution]
 Start = Generator[Observation, None, Tensor]
 
@@ -125,8 +126,22 @@ class Solver(ABC):
         observe: Observer | None = None,
         **options: Any,
     ) -> Solution:
-        """The solution; `observe` is called with every observation on the way."""
-        return drained(self.iterations(problem, u0, **options), observe)
+        """The solution; `observe` is called with every observation on the way.
+
+        It is differentiable with respect to inputs, known values and constants that ask for it.
+        """
+        if not (problem.varies or problem.equation.varying):
+            return drained(self.iterations(problem, u0, **options), observe)
+        from neuralsolver.solvers.adjoint import with_gradient
+
+        solution = drained(self.iterations(problem.detached(), u0, **options), observe)
+        return with_gradient(self, problem, solution) if problem.varies else solution
+
+    def inverse(self, problem: Problem, u: Tensor) -> Inverse:
+        """An approximation of J(u)⁻¹ of a problem whose J is sparse; here V-cycles or factors."""
+        from neuralsolver.solvers.multigrid import sparse_inverse
+
+        return sparse_inverse(problem, u)
 
     @torch.no_grad()
     def iterations(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Iterations:

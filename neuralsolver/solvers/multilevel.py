@@ -24,7 +24,7 @@ since float32 has no very small numbers, and only the corrector sees it in its o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -55,8 +55,9 @@ class VCycle:
     def __init__(
         self, solver: NeuralSolver, problem: Problem, trained: int, *, sweeps: int = 3
     ) -> None:
-        if problem.resolution < trained:
-            raise InvalidInput("resolution", f"at least {trained}", problem.resolution)
+        if min(problem.grid.shape) < trained or not problem.grid.walled or problem.known_inside:
+            expected = f"at least {trained} points between walls, none known inside"
+            raise InvalidInput("grid", expected, problem.grid)
         self.solver, self.problem = solver, problem
         self.weights = chebyshev_weights(sweeps)
         self.levels = hierarchy(problem, trained)
@@ -153,7 +154,7 @@ class Level:
 def hierarchy(problem: Problem, trained: int) -> list[Level]:
     """The problem on every grid down to the trained one, the finest first."""
     finest = problem.in_precision(torch.float32) if _fits_single(problem) else problem
-    grids = problem.grid.ladder(problem.equation.grid(trained))
+    grids = problem.grid.ladder(replace(problem.grid, shape=(trained,) * problem.grid.dimension))
     return [Level(finest), *(Level(finest.coarsened(grid)) for grid in grids[1:])]
 
 
@@ -161,4 +162,6 @@ def _fits_single(problem: Problem) -> bool:
     """Whether a cycle may run in float32: a grid that is not too fine, inputs in ordinary units."""
     least, largest = ORDINARY_SIZES
     size = float(problem.inputs.abs().max())
-    return problem.resolution <= SINGLE_PRECISION_LIMIT and (size == 0 or least < size < largest)
+    return max(problem.grid.shape) <= SINGLE_PRECISION_LIMIT and (
+        size == 0 or least < size < largest
+    )

@@ -8,6 +8,8 @@ from torch import Tensor
 from neuralsolver.equations import Problem
 
 TINY = torch.finfo(torch.float64).tiny
+JUMPS = 1e-4
+"""The part of the residual of jumps at the walls that still is a unit: above all rounding of it."""
 
 
 def residual_norm(residual: Tensor) -> Tensor:
@@ -19,6 +21,18 @@ def residual_norm(residual: Tensor) -> Tensor:
 
 
 def guess_norm(problem: Problem) -> Tensor:
-    """The unit of all residuals of a problem: the measured one of its first guess."""
-    guess = residual_norm(problem.measure(problem.residual(problem.first_guess())))
+    """The unit of all residuals of a problem: the measured one of its first guess.
+
+    Where values are known, the guess blends those of the walls into the box and may happen to be
+    the solution: the unit is then that of the source, or what the jumps at a wall would leave.
+    """
+    guess = _measured(problem, problem.first_guess())
+    if problem.known is not None:
+        source = _measured(problem, torch.zeros_like(problem.known.values))
+        jumps = JUMPS * _measured(problem, problem.zeros())
+        guess = torch.maximum(guess, torch.maximum(source, jumps))
     return guess.cpu().clamp_min(TINY)
+
+
+def _measured(problem: Problem, u: Tensor) -> Tensor:
+    return residual_norm(problem.measure(problem.residual(u)))

@@ -79,7 +79,8 @@ class Stencil:
 
 def stencil(problem: Problem, u: Tensor) -> Stencil:
     """J(u) written out, by the coloured probing of `equations.jacobian`."""
-    n, reach = problem.resolution, problem.equation.stencil_reach
+    rows, n = problem.grid.shape
+    reach = problem.equation.stencil_reach
     period, offsets = 2 * reach + 1, range(-reach, reach + 1)
     jacobian = linearisation(problem, u)
     # a probe too small beside the source would be lost in F(probe) − F(0)
@@ -92,14 +93,18 @@ def stencil(problem: Problem, u: Tensor) -> Stencil:
             response = jacobian(probe) / size
             for (i, j), entry in entries.items():
                 # the points whose neighbour at (i, j) has this colour
-                here = (..., slice((p - i) % period, n, period), slice((q - j) % period, n, period))
+                here = (
+                    ...,
+                    slice((p - i) % period, rows, period),
+                    slice((q - j) % period, n, period),
+                )
                 entry[here] = response[here]
     diagonal = entries.pop((0, 0))
     inverse = torch.where(diagonal == 0, 0.0, 1 / diagonal)
     present = {i * n + j: entry for (i, j), entry in entries.items() if bool(entry.any())}
     margin = max(present)
     neighbours = {
-        shift: (-inverse * entry).flatten(1)[:, margin : n * n - margin].contiguous()
+        shift: (-inverse * entry).flatten(1)[:, margin : rows * n - margin].contiguous()
         for shift, entry in present.items()
     }
     return Stencil(diagonal, inverse, neighbours)

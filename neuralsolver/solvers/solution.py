@@ -129,8 +129,7 @@ class Solution:
         the residual has added up to over time if nothing carried it away: docs/flows.md says how
         near this came. None where `error_bound` says more, or nothing is known.
         """
-        bounded = self.problem.equation.smallest_singular_value(self.problem.inputs) is not None
-        if bounded and self.problem.known is None:
+        if self.problem.smallest_singular_value() is not None:
             return None
         return error_estimate(self.problem, self.tensor)
 
@@ -142,7 +141,7 @@ class Solution:
     @property
     def estimate_is_cheap(self) -> bool:
         """Whether the batch is small enough to estimate its errors without being asked."""
-        return self.problem.batch * self.problem.resolution**2 <= ESTIMATED_POINTS
+        return self.problem.batch * math.prod(self.problem.grid.shape) <= ESTIMATED_POINTS
 
     def summary(self) -> str:
         """One line per way of ending, with the residual and the steps it took.
@@ -157,9 +156,9 @@ class Solution:
             chosen = torch.tensor([s is status for s in self.status])
             low, high = int(self.steps[chosen].min()), int(self.steps[chosen].max())
             steps = f"{low}" if low == high else f"{low}-{high}"
-            n = self.problem.resolution
+            points = "x".join(map(str, self.problem.grid.shape))
             lines.append(
-                f"{self.problem.equation.name} {n}x{n}, {count} sample{'s' * (count > 1)}: "
+                f"{self.problem.equation.name} {points}, {count} sample{'s' * (count > 1)}: "
                 f"{status.name} ({status.value}); steps {steps}, "
                 f"relative residual {float(relative[chosen].max()):.1e}, {self.seconds:.2f} s"
             )
@@ -171,7 +170,7 @@ class Solution:
         if branch is not None and not all(branch):
             others = f"{branch.count(False)} of {len(branch)}"
             lines.append(f"{others} on another branch of solutions than the one through zero")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes.get("remarks", ())])
 
     def _estimate_in_words(self, estimate: float) -> str:
         moving = self.problem.equation.frames > 0

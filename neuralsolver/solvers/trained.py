@@ -6,7 +6,8 @@ How a solve is composed (`TrainedSolver.compose`), by what the problem is and wh
     start           the prediction; on a finer grid, nested iteration from the trained one
     step            a correction; on a finer grid a V-cycle (walls), or a correction of the modes
                     that the trained grid has (torus); a flow on fewer points is solved on the
-                    trained grid and cut
+                    trained grid and cut; what no corrector serves (`beyond`) is solved without,
+                    and the notes of the answer say so
     acceleration    flexible GMRES for linear equations, Anderson mixing for the others; none where
                     a number of steps is asked for
     stopping        steps = k          after k corrections
@@ -18,19 +19,22 @@ How a solve is composed (`TrainedSolver.compose`), by what the problem is and wh
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from neuralsolver.equations import Equation, Problem
+from neuralsolver.equations import Equation, Grid, Problem
+from neuralsolver.equations.units import per_sample
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.acceleration import Anderson, Krylov
 from neuralsolver.solvers.classical import polished
 from neuralsolver.solvers.iterate import (
+    Inverse,
     Iterations,
     Observation,
     Solve,
@@ -39,9 +43,11 @@ from neuralsolver.solvers.iterate import (
     Stepper,
     iterations,
 )
+from neuralsolver.solvers.multigrid import MultigridStep, NewtonStep
 from neuralsolver.solvers.multilevel import VCycle
-from neuralsolver.solvers.neural_solver import NeuralSolver, NeuralStepper
+from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.norms import guess_norm, residual_norm
+from neuralsolver.solvers.preconditioner import NOT_LINEAR, as_operator
 from neuralsolver.solvers.solution import Solution
 from neuralsolver.solvers.stopping import FixedSteps, ResidualBelow, StoppingRule
 from neuralsolver.solvers.torus import SpectralStep, cut
@@ -54,6 +60,8 @@ PATIENCE = 40
 FAR = 20.0
 """A start whose residual is this many times that of the first guess is dropped. A good prediction
 has up to five times as much: small errors that oscillate from point to point weigh heavily."""
+LONGEST = 2.0
+"""The longest box, in its widths, on which the corrector of a square still is worth its time."""
 MEMORY, MEMORY_OF_FRAMES = 8, 15
 """Iterates that are mixed: with fewer, a flow of smaller viscosity drifts away again."""
 
@@ -77,18 +85,69 @@ class TrainedSolver(Solver):
     def check(self, problem: Problem) -> None:
         """Raise InvalidInput for a problem these networks cannot be applied to."""
         trained, given = self.equation, problem.equation
-        if given.input_names != trained.input_names:
+        if given.conditioning_names != trained.conditioning_names:
             names = " and ".join(trained.input_names)
             raise InvalidInput("problem", f"an equation with {names} as input", given.name)
         if given.frames != trained.frames:
             raise InvalidInput("frames", f"{trained.frames}, as trained", given.frames)
-        if trained.boundary == "torus":
-            return
-        if problem.resolution < self.resolution:
-            least = f"at least {self.resolution}, on which the networks were trained"
-            raise InvalidInput("resolution", least, problem.resolution)
-        if self.network.corrector is None and problem.resolution != self.resolution:
-            raise InvalidInput("resolution", f"{self.resolution}", problem.resolution)
+        predicts = self.network.corrector is None and trained.boundary == "walls"
+        if predicts and not (problem.square and problem.resolution == self.resolution):
+            expected = f"{self.resolution} points a side of the unit square"
+            raise InvalidInput("resolution", expected, problem.grid.shape)
+
+    def beyond(self, problem: Problem) -> str | None:
+        """Why the corrector cannot serve a problem, if so: then it is solved without."""
+        grid = problem.grid
+        if problem.equation.boundary == "torus":
+            return None
+        if grid.dimension > 2:
+            return "its corrector knows two dimensions"
+        if not grid.walled:
+            return "its corrector knows walls only"
+        if problem.known_inside:
+            return "its corrector knows no points held inside"
+        if min(grid.shape) < self.resolution:
+            return f"its corrector needs {self.resolution} points a side"
+        if aspect(grid) > LONGEST:
+            return f"its corrector knows no box {aspect(grid):.3g} times as long as wide"
+        return None
+
+    def inverse(self, problem: Problem, u: Tensor) -> Inverse:
+        """An approximation of J(u)⁻¹ by the corrector, or by what does without it."""
+        if self.beyond(problem) is not None or self.network.corrector is None:
+            return super().inverse(problem, u)
+        found = problem.natural()
+        inner, unit = (problem, u.new_ones(len(u)))
+        if found is not None:
+            inner, unit = found[0], found[1].solution / found[1].residual
+            u = u / per_sample(found[1].solution, u)
+        cycle = VCycle(self.network, inner, self.resolution)
+        # a corrector is not odd, and it answers F(u) with −J⁻¹F(u)
+        return lambda r: per_sample(unit, r) * cycle.correction(cycle.levels, u, -r)
+
+    def preconditioner(self, problem: Problem, *, linear: bool = False) -> Any:
+        """J⁻¹ of a linear problem of one sample as a SciPy LinearOperator over its unknowns.
+
+        That of a corrector is no linear operator: `flexible_gmres` takes it, SciPy's methods stall.
+        `linear` asks for the V-cycle without a network, which is linear, and symmetric in the
+        shares of the points: it serves conjugate gradients too.
+        """
+        self.check(problem)
+        if linear or self.beyond(problem) is not None:
+            return as_operator(problem, MultigridStep(problem).of(problem))
+        warnings.warn(NOT_LINEAR, stacklevel=2)
+        problem = problem.in_precision(torch.float64)
+        return as_operator(problem, self.inverse(problem, problem.first_guess()))
+
+    def remarks(self, problem: Problem) -> list[str]:
+        """What a user should know of the way a problem is solved."""
+        reason = self.beyond(problem)
+        if reason is not None:
+            how = "multigrid without a network" if problem.equation.linear else "Newton's method"
+            return [f"solved by {how}: {reason}"]
+        if aspect(problem.grid) > 1.0 + 1e-9:
+            return [f"aspect ratio {aspect(problem.grid):.3g}: its corrector has only seen squares"]
+        return []
 
     def run(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Iterations:
         """The solve that `compose` describes, in natural units."""
@@ -96,7 +155,12 @@ class TrainedSolver(Solver):
         precision = _Options(**options).precision or problem.equation.precision
         problem = problem.in_precision(precision)
         given = None if u0 is None else torch.as_tensor(u0).to(problem.inputs)
-        return in_natural_units(partial(super().run, **options), problem, given)
+        run = partial(super().run, **options)
+        solution = yield from in_natural_units(run, problem, given)
+        remarks = self.remarks(problem)
+        if not remarks:
+            return solution
+        return replace(solution, notes={**solution.notes, "remarks": remarks})
 
     def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
         """A solve with the options `steps` or `tolerance`, `accelerate`, `polish`, `precision`."""
@@ -106,7 +170,7 @@ class TrainedSolver(Solver):
         if u0 is not None:
             u0 = problem.impose(torch.as_tensor(u0).to(problem.inputs))
         stop = self._rule(asked)
-        if problem.resolution < self.resolution:
+        if problem.equation.boundary == "torus" and problem.resolution < self.resolution:
             return self._elsewhere(problem, u0, asked, stop)
         step = self._stepper(problem)
         start = self._start(problem, step, asked, stop) if u0 is None else u0
@@ -121,13 +185,15 @@ class TrainedSolver(Solver):
             finish = partial(polished, tolerance=stop.tolerance)
         return Solve(problem, start, self._accelerated(step, problem, asked), stop, finish)
 
-    def _stepper(self, problem: Problem) -> NeuralStepper | SpectralStep | VCycle:
-        """Corrections on the trained grid or a finer one."""
+    def _stepper(self, problem: Problem) -> Stepper:
+        """Corrections on the trained grid or a finer one, or what does without."""
         if problem.equation.boundary == "torus":
             return SpectralStep(self.network, self.resolution)
-        if problem.resolution > self.resolution:
-            return VCycle(self.network, problem, self.resolution)
-        return self.network.stepper()
+        if self.beyond(problem) is not None:
+            return MultigridStep(problem) if problem.equation.linear else NewtonStep()
+        if problem.square and problem.resolution == self.resolution:
+            return self.network.stepper()
+        return VCycle(self.network, problem, self.resolution)
 
     def _start(
         self, problem: Problem, step: Stepper, asked: _Options, stop: StoppingRule
@@ -135,13 +201,15 @@ class TrainedSolver(Solver):
         """The prediction, or on a finer grid what the trained one has come to."""
         if isinstance(step, VCycle):
             return step.start()
+        if isinstance(step, MultigridStep | NewtonStep):
+            return problem.first_guess()
         if problem.resolution > self.resolution:
             return self._resampled_start(problem, asked, stop)
         return self.network.predict(problem)
 
     def _accelerated(self, step: Stepper, problem: Problem, asked: _Options) -> Stepper:
         wanted = asked.steps is None if asked.accelerate is None else asked.accelerate
-        if not wanted or self.network.corrector is None:
+        if not wanted or self.network.corrector is None or isinstance(step, NewtonStep):
             return step
         if problem.equation.linear:
             return Krylov(step)
@@ -186,6 +254,11 @@ class TrainedSolver(Solver):
             return answer
 
         return Solve(trained, start, step, stop, finish, stage="start")
+
+
+def aspect(grid: Grid) -> float:
+    """How many times as long as wide a box is."""
+    return max(grid.lengths) / min(grid.lengths)
 
 
 def _near(problem: Problem, start: Tensor | Start) -> Start:

@@ -17,10 +17,11 @@ Run = Callable[[Problem, Tensor | None], Iterations]
 
 def in_natural_units(run: Run, problem: Problem, u0: Tensor | None) -> Iterations:
     """The run of a problem, done in its natural units where it has others."""
-    units = problem.equation.natural_units(problem.inputs)
-    if units is None:
+    found = problem.natural()
+    if found is None:
         return (yield from run(problem, u0))
-    running = run(problem.in_units(units), None if u0 is None else _divided(u0, units))
+    inner, units = found
+    running = run(inner, None if u0 is None else _divided(u0, units))
     while True:
         try:
             seen = next(running)

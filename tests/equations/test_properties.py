@@ -135,7 +135,7 @@ def test_newton_with_the_sparse_jacobian_solves_the_nonlinear_equation():
     ("build", "field_name"),
     [
         (lambda: Problem(Helmholtz(), np.full((16, 16), np.nan)), "source"),
-        (lambda: Problem(Helmholtz(), np.zeros((16, 17))), "source"),
+        (lambda: Problem(NavierStokes(), np.zeros((16, 18))), "vorticity"),
         (lambda: Problem(Helmholtz(), np.zeros((16, 16), dtype=complex)), "source"),
         (lambda: Problem(Helmholtz(), np.zeros((4, 4))), "resolution"),
         (lambda: Problem(Helmholtz(), np.zeros(16)), "source"),
