@@ -35,9 +35,10 @@ class Sensors:
     deviation `noise` of their errors. What was measured twice alike is kept once.
 
     >>> import neuralsolver as ns
-    >>> sensors = ns.Sensors([[0.25, 0.5], [0.75, 0.5]], "source", [1.0, -1.0])
+    >>> places = [[0.25, 0.25], [0.25, 0.75], [0.75, 0.25], [0.75, 0.75]]
+    >>> sensors = ns.Sensors(places, "source", [1.0, -1.0, 0.5, 0.0])
     >>> sensors.fields
-    ('source', 'source')
+    ('source', 'source', 'source', 'source')
     """
 
     positions: Array
@@ -117,7 +118,8 @@ class Observed:
     """An equation on n × n points whose fields are known at sensors only.
 
     >>> import neuralsolver as ns
-    >>> sensors = ns.Sensors([[0.25, 0.5], [0.75, 0.5]], "source", [1.0, -1.0])
+    >>> places = [[0.25, 0.25], [0.25, 0.75], [0.75, 0.25], [0.75, 0.75]]
+    >>> sensors = ns.Sensors(places, "source", [1.0, -1.0, 0.5, 0.0])
     >>> ns.Observed(ns.Poisson(), 16, sensors).resolution
     16
     """

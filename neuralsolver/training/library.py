@@ -154,7 +154,8 @@ def load_sampler(equation: str, method: str, steps: int | None = None) -> Sample
     """A sampler of fields from sensors by its name, with the shipped denoiser of an equation.
 
     >>> import neuralsolver as ns
-    >>> sensors = ns.Sensors([[0.25, 0.5], [0.75, 0.5]], "source", [1.0, -1.0])
+    >>> places = [[0.25, 0.25], [0.25, 0.75], [0.75, 0.25], [0.75, 0.75]]
+    >>> sensors = ns.Sensors(places, "source", [1.0, -1.0, 0.5, 0.0])
     >>> exact = ns.load_sampler("poisson", "exact")
     >>> exact.sample(ns.Observed(ns.Poisson(), 16, sensors), count=3).solutions.shape[0]
     3
