@@ -33,6 +33,13 @@ def solve(
     input_file: Annotated[
         Path | None, typer.Option("--input", help="The input field, .npy. [default: random]")
     ] = None,
+    walls: Annotated[
+        Path | None, typer.Option(help="u on the walls, .npy: the rim of a field. [default: zero]")
+    ] = None,
+    mask: Annotated[
+        Path | None,
+        typer.Option(help="Points where u is held at the value of --walls: .npy, or dark in .png."),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the solution here, .npy.")] = None,
     settings: Settings = None,
     method: Annotated[
@@ -88,6 +95,10 @@ def solve(
     else:
         usual = REFERENCE_RESOLUTION if solver is None else solver.resolution
         problem = random_problem(equation, usual if resolution is None else resolution, seed)
+    if walls is not None or mask is not None:
+        if solver is None:
+            raise InvalidInput("--walls and --mask", "no --method reference beside them", method)
+        problem = _held(problem, walls, mask)
     if solver is None:
         solution = ReferenceSolver(tolerance).solve(problem)
     else:
@@ -97,6 +108,38 @@ def solve(
     for note in remarks(problem, None if solver is None else solver.equation):
         print(f"note: {note}", file=sys.stderr)
     return 0 if solution.good else NOT_REACHED
+
+
+def _held(problem: Problem, walls: Path | None, mask: Path | None) -> Problem:
+    """The problem with values on its walls, and points of a drawn shape held."""
+    import numpy as np
+
+    values: Any = 0.0 if walls is None else _field("--walls", walls)
+    if mask is None:
+        return problem.holding(None, values)
+    if mask.suffix.lower() == ".png":
+        from matplotlib.image import imread
+
+        try:
+            picture = np.asarray(imread(mask))
+        except (OSError, SyntaxError, ValueError):
+            raise InvalidInput("--mask", "a picture, .png, or a field, .npy", mask.name) from None
+        grey = picture if picture.ndim == 2 else picture[..., :3].mean(-1)
+        held = grey < 0.5
+    else:
+        held = _field("--mask", mask) != 0
+    if held.shape != problem.grid.shape:
+        raise InvalidInput("--mask", f"{problem.grid.shape}, as the input", held.shape)
+    return problem.holding(held, values)
+
+
+def _field(option: str, file: Path) -> Any:
+    import numpy as np
+
+    try:
+        return np.load(file, allow_pickle=False)
+    except (ValueError, EOFError):
+        raise InvalidInput(option, "a .npy file of numbers", file.name) from None
 
 
 def _solve(

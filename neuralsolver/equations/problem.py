@@ -168,6 +168,16 @@ class Problem:
         object.__setattr__(fixed, "_given", self._given)  # type: ignore[attr-defined]
         return fixed
 
+    def holding(self, mask: npt.ArrayLike | None, values: npt.ArrayLike | float) -> Problem:
+        """The same with u known on the walls and where `mask` is true, from a field of values."""
+        known = with_walls(self.grid, values)
+        if mask is not None:
+            inside = Known(mask, np.broadcast_to(np.asarray(values, float), np.shape(mask)))
+            known = with_walls(self.grid, values, inside)
+        held = Problem(self.equation, self.inputs, known=known, grid=self.grid)
+        object.__setattr__(held, "_given", self._given)  # type: ignore[attr-defined]
+        return held
+
     def select(self, index: Tensor | Sequence[int] | slice) -> Problem:
         """The sub-batch at `index`."""
         return self._with(self.inputs[index], index)

@@ -86,6 +86,20 @@ class VCycle:
         finest = self.problem
         return finest.impose(below.grid.prolong(u, finest.grid).to(finest.inputs))
 
+    def inverse(self, u: Tensor, r: Tensor) -> Tensor:
+        """An approximation of J(u)⁻¹r for any r, however little it looks like a residual.
+
+        A corrector answers r and −r differently; half the difference is odd, as J⁻¹ is. Sweeps
+        after it remove what oscillates in the answer.
+        """
+        twice = self.correction(self.levels, u, -r) - self.correction(self.levels, u, r)
+        dtype = self.levels[0].problem.inputs.dtype
+        size: Tensor = torch.linalg.vector_norm(r, dim=(1, 2, 3), keepdim=True)
+        size = size.clamp_min(torch.finfo(r.dtype).tiny)
+        jacobian = self.levels[0].jacobian(u.to(dtype))
+        e = (0.5 * twice / size).to(dtype)
+        return size * jacobian.sweep((-r / size).to(dtype), self.weights[::-1], e)
+
     def correction(self, levels: Sequence[Level], u: Tensor, residual: Tensor) -> Tensor:
         """An approximation of −J⁻¹ residual on the first level, in the residual's precision."""
         dtype = levels[0].problem.inputs.dtype

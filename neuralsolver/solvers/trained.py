@@ -122,8 +122,7 @@ class TrainedSolver(Solver):
             inner, unit = found[0], found[1].solution / found[1].residual
             u = u / per_sample(found[1].solution, u)
         cycle = VCycle(self.network, inner, self.resolution)
-        # a corrector is not odd, and it answers F(u) with −J⁻¹F(u)
-        return lambda r: per_sample(unit, r) * cycle.correction(cycle.levels, u, -r)
+        return lambda r: per_sample(unit, r) * cycle.inverse(u, r)
 
     def preconditioner(self, problem: Problem, *, linear: bool = False) -> Any:
         """J⁻¹ of a linear problem of one sample as a SciPy LinearOperator over its unknowns.

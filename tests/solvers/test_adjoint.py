@@ -132,8 +132,7 @@ def test_the_preconditioner_serves_flexible_gmres_on_the_matrix(name, points):
         matrix, right, preconditioner=preconditioner, rtol=1e-10, callback=norms.append
     )
     assert failed == 0
-    # from zero, without the prediction that a solve starts from
-    assert len(norms) <= (90 if name == "darcy" else 40)
+    assert len(norms) <= 30
     assert np.linalg.norm(matrix @ u - right) <= 1.1e-10 * np.linalg.norm(right)
     truth = solver.solve(problem, tolerance=1e-10).tensor
     assert np.allclose(problem.grid.flatten(truth)[0], u, atol=1e-7)
