@@ -106,14 +106,15 @@ def sparse_jacobian(problem: Problem, u: Tensor) -> list[Any]:
         for offset, entry in entries.items():
             here = _looking(grid, coloured, offset) != 0
             torch.where(here, response, entry, out=entry)
-    present = [offset for offset, entry in entries.items() if bool(entry.any())]
-    row = grid.flatten(number[None, None])[0].long().numpy() - 1
+    # the point itself even where J is zero
+    present = [offset for offset in offsets if not any(offset) or bool(entries[offset].any())]
+    row = grid.flatten(number[None, None])[0].long().cpu().numpy() - 1
     matrices = []
     for index in range(problem.batch):
         rows, columns, values = [], [], []
         for offset in present:
             value = grid.flatten(entries[offset][index : index + 1])[0].detach().cpu().numpy()
-            column = grid.flatten(beside[offset][None, None])[0].long().numpy() - 1
+            column = grid.flatten(beside[offset][None, None])[0].long().cpu().numpy() - 1
             kept = (value != 0) & (column >= 0)
             rows.append(row[kept])
             columns.append(column[kept])
