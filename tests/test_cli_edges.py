@@ -307,7 +307,7 @@ def test_two_evaluations_exclude_each_other(tmp_path, capsys):
     from neuralsolver.files import exclusive
 
     command = ["evaluate", "helmholtz", "--scale", "tiny", "--results", str(tmp_path)]
-    with exclusive(tmp_path / "tiny" / ".helmholtz.lock", "evaluation"):
+    with exclusive(tmp_path / "tiny" / ".helmholtz.jsonl.lock", "evaluation"):
         assert run(command) == 1
     assert "no other process" in capsys.readouterr().err
 
