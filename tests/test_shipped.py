@@ -108,6 +108,7 @@ def test_indefinite_wavenumbers_with_acceleration(wavenumber):
     assert ns.load("helmholtz").solve(problem, tolerance=1e-9).good
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "changes"),
     [("navier-stokes", {}), ("navier-stokes", {"forcing_wavenumber": 3}), ("kolmogorov", {})],
@@ -125,6 +126,7 @@ def test_flows_come_near_the_truth_on_any_grid(name, changes):
         assert float(solution.relative_residual) < 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
@@ -158,6 +160,7 @@ def test_units_do_not_matter_to_a_linear_model():
     assert int(large.steps[0]) == int(small.steps[0])
 
 
+@pytest.mark.slow
 def test_demo_prints_the_table_and_draws_the_picture(tmp_path, capsys):
     assert run(["demo", "--output", str(tmp_path / "demo.png"), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)

@@ -151,6 +151,7 @@ def test_a_model_that_cannot_be_trained_now_is_no_verdict_on_its_method(tmp_path
     assert read_rows(here.file) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["nonlinear-helmholtz", "helmholtz", "ablations"])
 def test_no_method_sees_the_truth(tmp_path, monkeypatch, name):
     """Every answer is the same where the exact solutions are not numbers."""
@@ -320,6 +321,7 @@ def test_every_recipe_makes_the_same_solver_twice(recipe):
         assert torch.equal(solver.predict(problem), again.predict(problem))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", ["starts", "noisy-start", "conditioning", "fields"])
 def test_studies_are_written_once(tmp_path, study, monkeypatch, capsys):
     monkeypatch.setitem(SCALES, "tiny", TINY)

@@ -50,6 +50,7 @@ def test_torch_export_with_any_batch(name: str) -> None:
         assert relative(program.module()(x), model(x)) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cnn-fno-cnn", "circular"])
 def test_onnx_with_any_batch(name: str, tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime")

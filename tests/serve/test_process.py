@@ -53,6 +53,7 @@ def test_a_signal_to_stop_ends_a_solve_cleanly():
         assert "Traceback" not in child.stderr.read()
 
 
+@pytest.mark.slow
 def test_two_workers_answer_and_stop_together():
     with process("--workers", "2", "--solves", "1") as (child, server):
         seen, end = set(), time.monotonic() + 30

@@ -157,6 +157,7 @@ def test_memory_does_not_grow_with_the_number_of_corrections(examples):
     assert peak(2) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", recipes_for(Helmholtz()))
 def test_every_recipe_learns(recipe, examples, tmp_path):
     solver = make_solver(recipe, Helmholtz(), TINY, seed=1)
