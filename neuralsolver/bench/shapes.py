@@ -198,7 +198,3 @@ def table(rows: list[Row]) -> str:
             f"{row['shapes']:6d}{missed}"
         )
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(table(measure()))

@@ -77,6 +77,20 @@ def solve(
     _bench("solve", as_json, samples=samples, seed=seed, **options)
 
 
+@app.command("shapes")
+@checked
+def shapes(
+    resolutions: Annotated[
+        list[int] | None,
+        typer.Option(help="Grids, one or several; 128 256 512 1024 by default."),
+        RESOLUTION,
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Seconds to a given error inside shapes of six families, beside PyAMG and sparse LU."""
+    _bench("shapes", as_json, **({"resolutions": resolutions} if resolutions else {}))
+
+
 @app.command("serve")
 @checked
 def serve(

@@ -93,7 +93,7 @@ def test_a_flow_comes_as_frames(server):
         ({"equation": "helmholtz", "input": [[1.0]]}, "resolution"),
         ({"equation": "darcy", "input": [[-1.0] * 64] * 64}, "permeability a"),
         ({"equation": "helmholtz", "input": [[1e300] * 64] * 64}, "source f"),
-        ({"equation": "helmholtz", "grid": 4}, "resolution"),
+        ({"equation": "helmholtz", "grid": 4}, "grid"),
     ],
 )
 def test_a_wrong_field_is_named(server, ask, field):
