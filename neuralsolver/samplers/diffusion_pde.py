@@ -15,21 +15,18 @@ solution does not make it small; it is here by the name "official".
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from neuralsolver.equations import Darcy
-from neuralsolver.equations.sensors import Observed
 from neuralsolver.equations.stencils import wide_divergence
 from neuralsolver.errors import InvalidInput
 from neuralsolver.samplers.denoiser import AnyDenoiser
 from neuralsolver.samplers.edm import SIGMA_DATA, Schedule, initial_noise
-from neuralsolver.samplers.measurement import Measurement
-from neuralsolver.samplers.palette import LARGEST_BATCH, _check_same, _seed
-from neuralsolver.samplers.samples import Drawn, Sampler, Told
+from neuralsolver.samplers.measurement import Constrained, Measurement
+from neuralsolver.samplers.samples import Told
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ GUIDANCE = {
 }
 
 
-class DiffusionPDE(Sampler):
+class DiffusionPDE(Constrained):
     """Guided sampling; `residual` is "right" or, for Darcy flow, "official"."""
 
     name = "diffusion-pde"
@@ -65,30 +62,7 @@ class DiffusionPDE(Sampler):
         self.schedule = schedule or Schedule(200)
         self.residual = residual
 
-    def _draw(
-        self, observed: Sequence[Observed], count: int, seeds: Sequence[int], told: Told
-    ) -> list[Drawn]:
-        _check_same(observed)
-        repeated = [problem for problem in observed for _ in range(count)]
-        numbers = [_seed(seed, i) for seed in seeds for i in range(count)]
-        inputs, solutions = [], []
-        for begin in range(0, len(repeated), LARGEST_BATCH):
-            part = slice(begin, begin + LARGEST_BATCH)
-            measurement = Measurement(repeated[part], self.denoiser.sizes)
-
-            def share(done: float, begin: int = begin) -> None:
-                told(min(1.0, (begin + done * LARGEST_BATCH) / len(repeated)))
-
-            first, second = measurement.pair(self._guided(measurement, numbers[part], share), True)
-            inputs.append(first)
-            solutions.append(second)
-        both = torch.cat(inputs), torch.cat(solutions)
-        return [
-            (both[0][i : i + count], both[1][i : i + count], {})
-            for i in range(0, len(repeated), count)
-        ]
-
-    def _guided(self, measurement: Measurement, numbers: list[int], told: Told) -> Tensor:
+    def _states(self, measurement: Measurement, numbers: list[int], told: Told) -> Tensor:
         n = measurement.resolution
         x = initial_noise((2, n, n), numbers, self.schedule)
         levels = self.schedule.levels()

@@ -10,6 +10,7 @@ where (f̂, û) is the pair that x stands for.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,7 +21,10 @@ from neuralsolver.equations import Problem
 from neuralsolver.equations.sensors import Observed
 from neuralsolver.errors import InvalidInput
 from neuralsolver.samplers.conditions import Sizes, conditions, decode_inputs, encode_inputs
+from neuralsolver.samplers.denoiser import AnyDenoiser
 from neuralsolver.samplers.edm import SIGMA_DATA
+from neuralsolver.samplers.palette import LARGEST_BATCH, check_same, sample_seed
+from neuralsolver.samplers.samples import Drawn, Sampler, Told
 
 
 class Measurement:
@@ -69,3 +73,34 @@ class Measurement:
         """F of the pair."""
         inputs, u = self.pair(x)
         return Problem(self.equation, inputs).residual(u)
+
+
+class Constrained(Sampler):
+    """A sampler whose network is told of no sensor: it is led to them from outside."""
+
+    denoiser: AnyDenoiser
+
+    @abstractmethod
+    def _states(self, measurement: Measurement, numbers: list[int], told: Told) -> Tensor:
+        """A state x for each problem of the measurement and its random number."""
+
+    def _draw(
+        self, observed: Sequence[Observed], count: int, seeds: Sequence[int], told: Told
+    ) -> list[Drawn]:
+        check_same(observed)
+        repeated = [problem for problem in observed for _ in range(count)]
+        numbers = [sample_seed(seed, i) for seed in seeds for i in range(count)]
+        pairs = []
+        for begin in range(0, len(repeated), LARGEST_BATCH):
+            part = slice(begin, begin + LARGEST_BATCH)
+            measurement = Measurement(repeated[part], self.denoiser.sizes)
+
+            def share(done: float, begin: int = begin) -> None:
+                told(min(1.0, (begin + done * LARGEST_BATCH) / len(repeated)))
+
+            pairs.append(measurement.pair(self._states(measurement, numbers[part], share), True))
+        inputs, solutions = (torch.cat(fields) for fields in zip(*pairs, strict=True))
+        return [
+            (inputs[i : i + count], solutions[i : i + count], {})
+            for i in range(0, len(repeated), count)
+        ]

@@ -37,11 +37,11 @@ class Palette(Sampler):
     ) -> list[Drawn]:
         sets = [(s.positions, s.values) for s in map(input_sensors, observed)]
         first = observed[0]
-        _check_same(observed)
+        check_same(observed)
         known = conditions(first.equation, first.resolution, sets, self.denoiser.sizes)
         known = known.repeat(count)
         n = first.resolution
-        numbers = [_seed(seed, i) for seed in seeds for i in range(count)]
+        numbers = [sample_seed(seed, i) for seed in seeds for i in range(count)]
         states, total = [], -(-len(numbers) // LARGEST_BATCH) * self.schedule.steps
         done = 0
         for begin in range(0, len(numbers), LARGEST_BATCH):
@@ -64,12 +64,13 @@ class Palette(Sampler):
         return denoise
 
 
-def _check_same(observed: Sequence[Observed]) -> None:
+def check_same(observed: Sequence[Observed]) -> None:
+    """Raise InvalidInput unless all problems are of one equation on one grid."""
     kinds = {(problem.equation, problem.resolution) for problem in observed}
     if len(kinds) > 1:
         raise InvalidInput("problems", "one equation on one grid at a time", f"{len(kinds)} kinds")
 
 
-def _seed(seed: int, number: int) -> int:
+def sample_seed(seed: int, number: int) -> int:
     """A seed for the noise of one sample, far from those of its neighbours."""
     return (seed * 1_000_003 + number * 7_919 + 17) % 2**63

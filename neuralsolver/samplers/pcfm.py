@@ -13,27 +13,23 @@ differentiated through the network, and no Jacobian is formed: `projection` does
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from neuralsolver.equations import Darcy, Problem
 from neuralsolver.equations.darcy import REFERENCE_PERMEABILITY
-from neuralsolver.equations.sensors import Observed
 from neuralsolver.equations.stencils import from_interior, interior
 from neuralsolver.samplers.denoiser import AnyDenoiser
 from neuralsolver.samplers.edm import SIGMA_DATA, Schedule, initial_noise
-from neuralsolver.samplers.measurement import Measurement
-from neuralsolver.samplers.palette import LARGEST_BATCH, _check_same, _seed
+from neuralsolver.samplers.measurement import Constrained, Measurement
 from neuralsolver.samplers.projection import EPSILON, least_norm_step, project, sine_table
-from neuralsolver.samplers.samples import Drawn, Sampler, Told
+from neuralsolver.samplers.samples import Told
 
 CG_ITERATIONS = 60
 SIGMA_MAX = Schedule().sigma_max
 
 
-class PCFM(Sampler):
+class PCFM(Constrained):
     """Physics-constrained flow matching with `steps` network calls."""
 
     name = "pcfm"
@@ -42,30 +38,7 @@ class PCFM(Sampler):
         self.denoiser, self.steps, self.epsilon = denoiser, steps, epsilon
 
     @torch.no_grad()
-    def _draw(
-        self, observed: Sequence[Observed], count: int, seeds: Sequence[int], told: Told
-    ) -> list[Drawn]:
-        _check_same(observed)
-        repeated = [problem for problem in observed for _ in range(count)]
-        numbers = [_seed(seed, i) for seed in seeds for i in range(count)]
-        inputs, solutions = [], []
-        for begin in range(0, len(repeated), LARGEST_BATCH):
-            part = slice(begin, begin + LARGEST_BATCH)
-            measurement = Measurement(repeated[part], self.denoiser.sizes)
-
-            def share(done: float, begin: int = begin) -> None:
-                told(min(1.0, (begin + done * LARGEST_BATCH) / len(repeated)))
-
-            first, second = measurement.pair(self._flow(measurement, numbers[part], share), True)
-            inputs.append(first)
-            solutions.append(second)
-        both = torch.cat(inputs), torch.cat(solutions)
-        return [
-            (both[0][i : i + count], both[1][i : i + count], {})
-            for i in range(0, len(repeated), count)
-        ]
-
-    def _flow(self, measurement: Measurement, numbers: list[int], told: Told) -> Tensor:
+    def _states(self, measurement: Measurement, numbers: list[int], told: Told) -> Tensor:
         n = measurement.resolution
         noise = initial_noise((2, n, n), numbers, Schedule()) / SIGMA_MAX
         x, end = noise, noise
