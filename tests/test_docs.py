@@ -223,6 +223,13 @@ def test_an_own_method_is_known_to_the_command_line(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_example_of_a_permeability_recovered(tmp_path):
+    printed = run(["-W", "error", EXAMPLES / "recover_permeability.py"], tmp_path)
+    errors = [float(text) for text in re.findall(r"off by (\S+)", printed)]
+    assert errors[-1] < 0.3 * errors[0]
+
+
 def test_example_of_solving(tmp_path):
     assert "helmholtz-contractive" in shipped(), "examples/solve.py needs the shipped weights"
     printed = run(["-W", "error", EXAMPLES / "solve.py"], tmp_path)
