@@ -259,6 +259,10 @@ def expected_to_change(path: str, arguments: list[str]) -> bool:
     }
     if arguments[0] == "convert":
         outputs.add(Path(arguments[2]))
+    if arguments[0] == "demo":  # the flows and the sensors are drawn beside the picture
+        pictures = {(output.parent, output.stem) for output in outputs}
+        if (Path(path).parent, Path(path).stem.partition("-")[0]) in pictures:
+            return True
     return bool(inside & (outputs | beside | {Path(name) for name in exported if name}))
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from neuralsolver.cli import run
-from neuralsolver.equations import Darcy, Helmholtz, Poisson, Problem
+from neuralsolver.equations import Darcy, Helmholtz, NavierStokes, Poisson, Problem
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.evaluation.measure import Subject, failed, measure
 from neuralsolver.evaluation.metrics import relative_error, residual_mse
@@ -20,7 +20,6 @@ from neuralsolver.experiments.evaluate import Evaluation
 from neuralsolver.experiments.methods import (
     METHODS,
     Method,
-    Setting,
     methods_of,
     register,
     register_backbone,
@@ -250,26 +249,14 @@ def test_another_seed_means_other_instances(tmp_path):
 
 
 def test_what_cannot_be_done_is_a_value(tmp_path):
-    # a contractive model is not applied below its own resolution
+    """Newton's matrices are those of static equations."""
+    flow = Regime("flow", NavierStokes(frames=4, start_time=0.0))
     here = evaluation(tmp_path, "darcy")
-    here.run(["ens-contractive"], ["in-distribution"])
-    smaller = Regime("smaller", Darcy())
-    drawn = instances(smaller, 8, 1, 3, tmp_path / "data")
-    setting = Setting(smaller, 3, 1.0, here.model)
-    with pytest.raises(InvalidInput, match="resolution"):
-        METHODS["ens-contractive"].prepare(setting).solve(drawn.problem)
-    odd = replace(here.experiment, regimes=(smaller,))
-
-    class Half(Evaluation):
-        def place(self, recipe):
-            return here.place(recipe)
-
-    scale = replace(TINY, resolution=8)
-    half = Half(odd, scale, tmp_path / "r", tmp_path / "runs", tmp_path / "data", samples=2)
-    row = half.run(["ens-contractive"])[0]
+    odd = replace(here, experiment=replace(here.experiment, regimes=(flow,)))
+    (row,) = odd.run(["newton"])
     assert row["status"] == {"NOT_APPLICABLE": row["samples"]}
     assert row["error"] is None
-    assert "resolution" in row["reason"]
+    assert "equation" in row["reason"]
 
 
 def test_memory_that_runs_out_is_a_value(tmp_path, monkeypatch):
