@@ -30,7 +30,7 @@ def train(
     seed: Annotated[int, typer.Option(help="Seed of weights and batches."), SEED] = 0,
     budget_minutes: Annotated[
         float | None,
-        typer.Option(help="Train for this long instead of the scale's compute."),
+        typer.Option(help="Minutes of a busy core, instead of the scale's compute."),
         Real(above=0.0, most=1e6),
     ] = None,
     plan: Annotated[

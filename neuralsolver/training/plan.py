@@ -44,6 +44,8 @@ LIMITS: dict[str, Limit] = {
 class Plan:
     """How to train. Either `batches` or `budget_minutes` says when to stop.
 
+    A budget is in minutes that each thread is busy, so that what else runs takes nothing from it.
+
     >>> Plan(batches=100, batch_size=8).learning_rate
     0.002
 

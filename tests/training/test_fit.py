@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import weakref
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from neuralsolver.experiments.recipes import make_plan, make_solver
 from neuralsolver.experiments.trainings import SCALES, recipes_for
 from neuralsolver.solvers import Iterate
 from neuralsolver.training import Plan, error_history, fit, load_model
+from neuralsolver.training.fit import busy_seconds
 from neuralsolver.training.objectives import (
     RESIDUAL_WEIGHT,
     Batch,
@@ -204,11 +206,17 @@ def test_another_plan_does_not_continue_a_run(examples, tmp_path):
         fit(solver, examples, make_plan("contractive", Helmholtz(), TINY, batches=4), tmp_path)
 
 
-def test_wall_clock_budget_is_kept(examples, tmp_path):
+def test_a_budget_of_busy_minutes_is_kept(examples, tmp_path):
     plan = make_plan("fno", Helmholtz(), TINY, budget_minutes=0.02)
     record = fit(make_solver("fno", Helmholtz(), TINY), examples, plan, tmp_path)
     assert 1.2 <= record.seconds < 6.0
     assert record.batches > 1
+
+
+def test_what_a_core_does_for_others_takes_nothing_from_a_budget():
+    before = busy_seconds(torch.device("cpu"))
+    time.sleep(0.5)
+    assert busy_seconds(torch.device("cpu")) - before < 0.25
 
 
 def test_non_finite_gradients_are_skipped_and_counted(tmp_path):
