@@ -112,13 +112,17 @@ def make_stages(
         own = {} if chosen.batch_size == OWN_BATCH else {"batch_size": size}
         return Stage(name, grid, replace(chosen, **{**shared, **own, **fixed}))
 
-    stages, warm = [], row.warm if scale.warm_resolution and coarsening == 1 else 0.0
-    if warm:
-        stages.append(stage("warm start", row.plan, scale.warm_resolution or grid, warm))
-    stages.append(stage("training", row.plan, grid, 1 - warm))
+    warm, finish, whole = row.warm if scale.warm_resolution and coarsening == 1 else 0.0, 0.0, 1.0
     if row.finish is not None:
-        share = FINISH_SHARE * (1 if batches is not None else PLANS[row.finish].unroll)
-        stages.append(stage("finish", row.finish, grid, share))
+        finish = FINISH_SHARE * (1 if batches is not None else PLANS[row.finish].unroll)
+    if batches is None:
+        whole += finish  # minutes are those of all stages together
+    stages = []
+    if warm:
+        stages.append(stage("warm start", row.plan, scale.warm_resolution or grid, warm / whole))
+    stages.append(stage("training", row.plan, grid, (1 - warm) / whole))
+    if row.finish is not None:
+        stages.append(stage("finish", row.finish, grid, finish / whole))
     return tuple(stages)
 
 

@@ -361,12 +361,12 @@ def test_seeds_and_targets_are_experiments(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(SCALES, "tiny", replace(TINY, resolution=16))
     monkeypatch.setattr(seeds, "GRID", 16)
     monkeypatch.setattr(seeds, "SAMPLES", 2)
-    monkeypatch.setattr(seeds, "EQUATIONS_TRIED", ("poisson",))
+    monkeypatch.setattr(seeds, "CASES", (seeds.Case(Poisson(), "contractive", 1e-10),))
     monkeypatch.setattr(targets, "REGIMES", targets.REGIMES[:2])
     places = ["--results", str(tmp_path / "r"), "--runs", str(tmp_path / "runs")]
     places += ["--data", str(tmp_path / "d"), "--scale", "tiny", "--samples", "2"]
     assert run(["evaluate", "seeds", *places]) == 0
-    assert "poisson         2" in capsys.readouterr().out
+    assert "poisson        contractive     2" in capsys.readouterr().out
     assert len(read_rows(tmp_path / "r" / "tiny" / "seeds.jsonl")) == 3
     assert run(["evaluate", "targets", *places, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
