@@ -138,16 +138,17 @@ def furnish(axis: Axes, title: str = "", x: str = "", y: str = "") -> None:
 
 
 def shared_legend(figure: Figure, columns: int = 4) -> None:
-    """One legend under all panels, a method once."""
+    """One legend under all panels, a method once, in as many columns as the figure has room for."""
     entries: dict[str, Any] = {}
     for axis in figure.axes:
         handles, labels = axis.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
+    widest = 0.75 + 0.07 * max(map(len, entries), default=1)
     figure.legend(
         entries.values(),
         entries.keys(),
         loc="outside lower center",
-        ncols=min(columns, max(1, len(entries))),
+        ncols=max(1, min(columns, len(entries), int(figure.get_figwidth() / widest))),
         fontsize=8,
         frameon=False,
         handlelength=3.2,

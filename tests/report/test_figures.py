@@ -145,3 +145,18 @@ def test_a_figure_says_what_its_numbers_are(folder):
     hollow = {line.get_label() for line in figure.axes[0].lines if line.get_mfc() == "none"}
     assert hollow == {"PINO(TTOP)", "CNN-FNO-CNN(TTOP)"}
     assert "warm-up" in every["noisy-start"](results).axes[0].get_xlabel()
+
+
+def test_residuals_are_drawn_where_they_are_stored(folder):
+    """As in the paper's first figure: below the errors, of a flow beside them, the truth's too."""
+    results = Results.read(folder)
+    every = makers(results)
+    lines = {
+        name: every[f"qualitative-{name}"](results).axes[0].get_subplotspec().get_gridspec()
+        for name in ("helmholtz-cross-equation", "darcy-shift", "kolmogorov-forcing-shift")
+    }
+    assert lines["helmholtz-cross-equation"].nrows == 3
+    assert lines["darcy-shift"].nrows == 2
+    assert lines["kolmogorov-forcing-shift"].ncols == 3 + 2 + 3
+    figure = every["qualitative-helmholtz-cross-equation"](results)
+    assert "residuals" in figure.get_suptitle()

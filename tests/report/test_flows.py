@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from neuralsolver.equations import NavierStokes
+from neuralsolver.equations import NavierStokes, Problem
 from neuralsolver.experiments import flow_fields
 from neuralsolver.experiments.methods import methods_of
 from neuralsolver.experiments.paper import EXPERIMENTS, Regime
@@ -241,16 +241,19 @@ def test_the_study_solves_each_flow_and_regime(monkeypatch):
         short = replace(EXPERIMENTS[flow], equation=equation, regimes=regimes)
         monkeypatch.setitem(flow_fields.EXPERIMENTS, flow, short)
     truth = torch.randn(1, 1, 5, 8, 8)
+    problem = Problem(equation, truth[:, :, 0])
     zero = SimpleNamespace(solve=lambda problem: SimpleNamespace(tensor=torch.zeros_like(truth)))
     here = SimpleNamespace(
-        draw=lambda regime: SimpleNamespace(problem=None, exact=truth),
+        draw=lambda regime: SimpleNamespace(problem=None, true_problem=problem, exact=truth),
         prepare=lambda method, regime: zero,
     )
     arrays = flow_fields.flow_fields(SimpleNamespace(of=lambda experiment: here))
-    assert len(arrays) == 2 * 2 * 4
+    assert len(arrays) == 2 * 2 * 7
     for flow in FLOWS:
         error = arrays[f"{flow}/forcing-shift/operator/error"]
         assert np.array_equal(error, -arrays[f"{flow}/forcing-shift/truth"])
+        stored = arrays[f"{flow}/forcing-shift/truth/residual"]
+        assert stored == pytest.approx(problem.residual(truth)[0, 0].numpy(), rel=1e-2, abs=1e-2)
         assert arrays[f"{flow}/in-distribution/times"].tolist() == pytest.approx(
             equation.frame_times.tolist()
         )

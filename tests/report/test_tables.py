@@ -7,6 +7,7 @@ import pytest
 
 from neuralsolver.experiments.paper import EXPERIMENTS
 from neuralsolver.report.beside import forward, matched
+from neuralsolver.report.conditioning import flow_conditioning
 from neuralsolver.report.layout import Cell, budget, latex, markdown, marked, measured
 from neuralsolver.report.results import Results, Row
 from neuralsolver.report.specification import BUDGET
@@ -80,7 +81,7 @@ def test_marks_without_a_competitor():
     assert [c.mark for c in marked([Cell("not run")])] == [""]
 
 
-@pytest.mark.parametrize(("kind", "count"), [("results", 19), ("empty", 12)])
+@pytest.mark.parametrize(("kind", "count"), [("results", 20), ("empty", 12)])
 def test_both_faces_are_well_formed(kind, count, request):
     found = tables(request.getfixturevalue(kind))
     assert len({table.name for table in found}) == len(found) == count
@@ -166,6 +167,18 @@ def test_generation_times_come_from_the_bench(results):
     (results.folder / "reference.json").write_text(
         '[{"equation": "Darcy 3/12", "method": "CG", "seconds": 0.0108, "baseline_seconds": 0.05}]'
     )
+    (results.folder / "datasets.json").write_text(
+        '[{"equation": "darcy", "resolution": 64, "seconds": 9.0, "peak_mb": 9.0},'
+        ' {"equation": "darcy", "resolution": 128, "seconds": 0.02, "peak_mb": 412.3}]'
+    )
     lines = {line.labels[0]: line.cells for line in data_generation(results).lines}
-    assert [cell.text for cell in lines["Darcy"]] == ["0.40", "5.00e-02", "1.08e-02"]
-    assert [cell.text for cell in lines["Poisson"]] == ["0.04", "not run", "not run"]
+    expected = ["0.40", "5.00e-02", "1.08e-02", "2.00e-02", "412"]
+    assert [cell.text for cell in lines["Darcy"]] == expected
+    assert [cell.text for cell in lines["Poisson"]] == ["0.04", *4 * ["not run"]]
+
+
+def test_flows_are_conditioned_by_their_viscosity(results):
+    table = flow_conditioning(results)
+    lines = {line.labels: [cell.text for cell in line.cells] for line in table.lines}
+    assert lines["Navier-Stokes", "1e-05", "32 × 32"][0] == "0.1"
+    assert ("Kolmogorov flow", "5e-04", "64 × 64") in lines
