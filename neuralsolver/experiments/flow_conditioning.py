@@ -35,12 +35,12 @@ from neuralsolver.experiments.paper import EXPERIMENTS, Regime
 from neuralsolver.experiments.rows import machine
 
 VISCOSITIES = {
-    "navier-stokes": (1e-3, 3e-4, 1e-4, 1e-5),
-    "kolmogorov": (2e-3, 1e-3, 5e-4, 1e-4),
+    "navier-stokes": (1e-3, 1e-4, 1e-5),
+    "kolmogorov": (2e-3, 5e-4, 1e-4),
 }
 """Around the one that the models are trained with."""
 COARSENING = 2
-SETTLED = 5e-3
+SETTLED = 2e-3
 RELATIVE = 1e-4
 RANDOM_KEY = 13
 
