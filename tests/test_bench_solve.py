@@ -13,6 +13,7 @@ from neuralsolver.cli import run
 FIELDS = {
     "method", "resolution", "target", "seconds", "setup_seconds", "assembly_seconds",
     "iterations", "error", "samples", "seed", "machine", "reached", "best", "family",
+    "over_first",
 }  # fmt: skip
 
 

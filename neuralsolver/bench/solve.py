@@ -12,7 +12,8 @@ One thread, processor seconds, the median of three runs between which all method
 `seconds` has everything from the permeability or, for methods that need it, from the assembled
 matrix to the answer; of these `setup_seconds` are spent on a factorisation or a hierarchy. The
 assembly itself is a column of its own. The networks are loaded and warm. Several variants of a
-family are measured, and the fastest is marked.
+family are measured, and the fastest is marked. `over_first` is how many times the seconds of the
+first method it took: the median of all pairs, and the quarter points (`bench/pairs.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ import numpy.typing as npt
 import torch
 from scipy.sparse.linalg import splu, spsolve
 
+from neuralsolver.bench.pairs import Ratio, ratio
 from neuralsolver.bench.reference import flux_matrix
 from neuralsolver.equations import Darcy, Problem
 from neuralsolver.experiments.rows import machine
@@ -170,6 +173,8 @@ def _compare(methods: list[Method], drawn: list[Instance], target: float) -> lis
             "iterations": max(iterations for _, iterations, _ in found[method.name]),
             "error": max(error for _, _, error in found[method.name]),
             "reached": all(error <= target for _, _, error in found[method.name]),
+            # they took turns, so that runs of the same number are pairs
+            "over_first": ratio(*(list(chain(*seconds[m.name])) for m in (methods[0], method))),
         }
         for method in methods
     ]
@@ -280,13 +285,14 @@ def table(rows: list[Row]) -> str:
     """The rows as aligned text; the fastest of a family has a star."""
     lines = [
         f"{'method':40} {'grid':>4} {'target':>7} {'seconds':>8} {'setup':>8} {'assembly':>8} "
-        f"{'iterations':>10} {'error':>8} {'samples':>7}"
+        f"{'iterations':>10} {'error':>8} {'samples':>7}  seconds over the first method's"
     ]
     for row in rows:
         lines.append(
             f"{row['method'] + ' *' * row['best']:40} {row['resolution']:4d} {row['target']:7.0e} "
             f"{row['seconds']:8.4f} {row['setup_seconds']:8.4f} {row['assembly_seconds']:8.4f} "
-            f"{row['iterations']:10d} {row['error']:8.1e} {row['samples']:7d}"
+            f"{row['iterations']:10d} {row['error']:8.1e} {row['samples']:7d}  "
+            f"{Ratio(*row['over_first'])}"
             f"{'' if row['reached'] else '  MISSED'}"
         )
     return "\n".join(lines)

@@ -57,6 +57,13 @@ def flows(
     _bench("flows", as_json, samples=samples, seed=seed)
 
 
+@app.command("datasets")
+@checked
+def datasets(samples: Samples = 4, as_json: AsJson = False) -> None:
+    """Seconds and memory of generating each dataset, 64 × 64 and 128 × 128, one thread."""
+    _bench("datasets", as_json, samples=samples)
+
+
 @app.command("solve")
 @checked
 def solve(

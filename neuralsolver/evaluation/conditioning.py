@@ -8,7 +8,8 @@ over the directions d that are free: walls and initial frames are known, so d va
     ũ = u* + (ε/σ_min) v       has ‖F(ũ)‖ = ε                     Proposition 1, linear F
     ũ = u* + (ε/2σ_min) v      has ‖F(ũ)‖ < ε, ε < 4σ_min²/M      Proposition 1, nonlinear F
 
-with M ≥ ‖D²F‖ on the ball that holds ũ.
+with M ≥ ‖D²F‖ on the ball that holds ũ. A flow is quadratic, so along v its M = ‖D²F[v, v]‖ is
+exact; its truth leaves a residual, and ε is what is added to it: ‖F(ũ) − F(u*)‖ < ε.
 
 Norms are Euclidean, ‖x‖² = Σxᵢ². A root mean square divides both sides of a linear statement by √N
 and changes nothing; M belongs to the Euclidean norm, and is √N times larger in root mean squares.
@@ -24,16 +25,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse.linalg import ArpackError, LinearOperator, cg, eigsh, lsmr, minres
 from torch import Tensor
 
-from neuralsolver.equations import Helmholtz, Problem
+from neuralsolver.equations import Helmholtz, NavierStokes, Problem
 from neuralsolver.equations.jacobian import jacobian_diagonal, linearisation
 from neuralsolver.errors import InvalidInput, ReferenceFailure
-
-Vector = npt.NDArray[np.float64]
+from neuralsolver.evaluation.trajectories import Vector, trajectory_triplet
 
 MISMATCH_LIMIT = 1e-5
 """Largest accepted ‖Jᵀw − σv‖/σ; a singular value lies within this fraction of σ."""
@@ -50,7 +49,8 @@ class Extremes:
     both of the shape of u. `mismatch` is ‖Jᵀw − σ_min v‖/σ_min, or ‖Jv − σ_min w‖/σ_min where
     J = Jᵀ and w = ±v: some singular value lies within that fraction of σ_min. That it is the
     smallest one rests on the iteration, which starts from a random vector. Where J has a null
-    space, σ_min = 0, χ = ∞, w = 0, and v is one of its vectors.
+    space, σ_min = 0, χ = ∞, w = 0, and v is one of its vectors. Of a flow σ_min is an upper bound
+    and `mismatch` the fraction by which the last iterations lowered it (`trajectories.py`).
     """
 
     smallest: Tensor
@@ -61,19 +61,25 @@ class Extremes:
     mismatch: Tensor
 
 
-def singular_values(problem: Problem, u: Tensor, seed: int = 0) -> Extremes:
+def singular_values(
+    problem: Problem, u: Tensor, seed: int = 0, *, settled: float = 1e-3
+) -> Extremes:
     """The extreme singular values of J(u) over the free points, from products Jd and Jᵀv only.
 
     A flow's J maps the frames after the first to the residuals of all frames, the first included.
     Fields constant in space are no null space of it: transport does not see them, ∂ₜ does, and the
     imposed first frame fixes their level. PINO's wide Darcy stencil does have a null space.
+    `settled` is the change of a flow's σ_min at which its iteration ends.
     """
     problem = problem.in_precision(torch.float64)
     u = u.detach().double().cpu()
     triplets = []
     for i in range(problem.batch):
-        jacobian = _Jacobian(problem.select([i]), u[i : i + 1])
-        triplets.append(_extremes(jacobian, np.random.default_rng(seed)))
+        one, field, rng = problem.select([i]), u[i : i + 1], np.random.default_rng(seed)
+        if isinstance(problem.equation, NavierStokes):
+            triplets.append(trajectory_triplet(one, field, rng, settled))
+        else:
+            triplets.append(_extremes(_Jacobian(one, field), rng))
     smallest, largest, mismatch = (
         torch.tensor([triplet[k] for triplet in triplets], dtype=torch.float64) for k in range(3)
     )
@@ -229,8 +235,9 @@ def _null_vector(jacobian: _Jacobian, start: Vector, largest: float) -> Vector |
 class Gap:
     """A field ũ with a small residual and a large error, per sample, in Euclidean norms.
 
-    `residual` = ‖F(ũ)‖ ≤ ε and `error` = ‖ũ − u*‖ = `bound`, which is ε/σ_min for a linear
-    equation and ε/2σ_min for a nonlinear one. `admissible` is the ε below which that is proven.
+    `residual` = ‖F(ũ)‖ ≤ ε, of a flow ‖F(ũ) − F(u*)‖, and `error` = ‖ũ − u*‖ = `bound`, which is
+    ε/σ_min for a linear equation and ε/2σ_min for a nonlinear one. `admissible` is the ε below
+    which that is proven.
     """
 
     field: Tensor
@@ -254,25 +261,37 @@ def gap_field(
     """
     problem = problem.in_precision(torch.float64)
     u_star = u_star.detach().double().cpu()
-    if not (problem.equation.linear or isinstance(problem.equation, Helmholtz)):
-        expected = "linear or Helmholtz, whose D²F is known"
+    if not (problem.equation.linear or isinstance(problem.equation, (Helmholtz, NavierStokes))):
+        expected = "linear, Helmholtz or a flow, whose D²F is known"
         raise InvalidInput("equation", expected, problem.equation.name)
     extremes = extremes or singular_values(problem, u_star)
     sigma = extremes.smallest
     if not bool((sigma > 0).all()):
         raise InvalidInput("equation", "a Jacobian without null space", problem.equation.name)
-    admissible = _admissible(problem, u_star, sigma)
+    admissible = _admissible(problem, u_star, extremes)
     if not 0 < epsilon < float(admissible.min()):
         raise InvalidInput("epsilon", f"between 0 and {float(admissible.min()):.3g}", epsilon)
     bound = epsilon / ((1.0 if problem.equation.linear else 2.0) * sigma)
     field = u_star + bound.view(-1, *[1] * (u_star.dim() - 1)) * extremes.weakest
-    residual, error = (x.flatten(1).norm(dim=1) for x in (problem.residual(field), field - u_star))
+    added = problem.residual(field)
+    if problem.equation.has_floor:
+        added = added - problem.residual(u_star)
+    residual, error = (x.flatten(1).norm(dim=1) for x in (added, field - u_star))
     return Gap(field, residual, error, bound, admissible, extremes)
 
 
-def _admissible(problem: Problem, u_star: Tensor, sigma: Tensor) -> Tensor:
-    """The ε at which ε = 4σ²/M(α), α = ε/2σ, M(α) = 6|λ|(‖u*‖∞ + α) on the ball of radius α."""
-    equation = problem.equation
+def _admissible(problem: Problem, u_star: Tensor, extremes: Extremes) -> Tensor:
+    """The ε at which ε = 4σ²/M(α), α = ε/2σ, M(α) = 6|λ|(‖u*‖∞ + α) on the ball of radius α.
+
+    Of a flow M = ‖D²F[v, v]‖ everywhere, and D²F[v, v] = F(u* + v) + F(u* − v) − 2F(u*) exactly.
+    """
+    equation, sigma = problem.equation, extremes.smallest
+    if isinstance(equation, NavierStokes):
+        v = extremes.weakest * u_star.flatten(1).norm(dim=1).view(-1, *[1] * (u_star.dim() - 1))
+        sides = problem.residual(u_star + v) + problem.residual(u_star - v)
+        curvature = (sides - 2 * problem.residual(u_star)).flatten(1).norm(dim=1)
+        curvature = curvature / u_star.flatten(1).norm(dim=1).square()
+        return 4 * sigma**2 / curvature.clamp_min(torch.finfo(torch.float64).tiny)
     if not isinstance(equation, Helmholtz) or equation.linear:
         return torch.full_like(sigma, math.inf)
     # |eᵢ| ≤ ‖e‖ on the ball and ‖d²‖ ≤ ‖d‖² for its directions: ‖D²F(u* + e)[d, d]‖ ≤ M(α)‖d‖²

@@ -3,10 +3,11 @@
     <flow>/<regime>/times             (T,)       times of the stored frames, the given one first
     <flow>/<regime>/truth             (T, n, n)  vorticity w
     <flow>/<regime>/<method>/error    (T, n, n)  answer of the method minus w
+    <flow>/<regime>/<method>/residual (T, n, n)  the residual of its answer; of the truth as well
 
 Everything but the times is in half precision: three digits of the truth, and three of each error
-whatever its size. Frames and points are thinned out to `FRAMES` and `POINTS`; with three fields of
-21 × 64 × 64 values, two flows and two regimes are 2 MB.
+whatever its size. Frames and points are thinned out to `FRAMES` and `POINTS`; with six fields of
+21 × 64 × 64 values, two flows and two regimes are 4 MB.
 """
 
 from __future__ import annotations
@@ -45,15 +46,23 @@ def flow_fields(evaluation: Evaluation) -> dict[str, np.ndarray[Any, Any]]:
                 for method in ANSWERS
             }
             times: np.ndarray[Any, Any] = regime.equation.frame_times  # type: ignore[attr-defined]
-            stored = thinned(times, drawn.exact, answers)
+            residuals = {
+                name: drawn.true_problem.residual(u.to(drawn.true_problem.inputs))
+                for name, u in {"truth": drawn.exact, **answers}.items()
+            }
+            stored = thinned(times, drawn.exact, answers, residuals)
             arrays |= {f"{name}/{key}/{item}": values for item, values in stored.items()}
     return arrays
 
 
 def thinned(
-    times: np.ndarray[Any, Any], truth: Tensor, answers: Mapping[str, Tensor]
+    times: np.ndarray[Any, Any],
+    truth: Tensor,
+    answers: Mapping[str, Tensor],
+    residuals: Mapping[str, Tensor] | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """The first trajectory of a batch (B, 1, T, n, n) and the errors of its answers, as stored."""
+    """The first trajectory of a batch (B, 1, T, n, n) with the errors and residuals of its answers,
+    as stored."""
     later = math.ceil((len(times) - 1) / (FRAMES - 1)) or 1
     apart = math.ceil(truth.shape[-1] / POINTS)
 
@@ -63,4 +72,6 @@ def thinned(
     stored = {"times": np.asarray(times[::later], dtype=np.float32), "truth": kept(truth)}
     for method, answer in answers.items():
         stored[f"{method}/error"] = kept(answer.to(truth) - truth)
+    for method, residual in (residuals or {}).items():
+        stored[f"{method}/residual"] = kept(residual)
     return stored

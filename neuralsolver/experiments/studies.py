@@ -4,8 +4,8 @@ noisy-start    residual and error against CPU seconds, every method from the sam
                (nonlinear Helmholtz, κ = 2, λ = 1)                                  Fig. 3a
 starts         ENS from starts whose residuals span seven orders of magnitude       Fig. 3b
 conditioning   singular values of the Jacobian at a solution, the field of Proposition 1, and the
-               round-off of Newton and Gauss-Newton                                 App. A
-fields         final fields and snapshots of one instance per regime                Figs. 4, 9-12
+               round-off of Newton and Gauss-Newton; flow-conditioning: at trajectories   App. A
+fields         final fields, their residuals and snapshots, one instance a regime   Figs. 1, 4, 9-12
 
 A study is a function of an evaluation; it returns plain values (or arrays) to store.
 """
@@ -30,6 +30,7 @@ from neuralsolver.evaluation.measure import Subject
 from neuralsolver.evaluation.metrics import four_digits, relative_error, residual_mse
 from neuralsolver.evaluation.rounding import rounding_experiment
 from neuralsolver.experiments.evaluate import Evaluation
+from neuralsolver.experiments.flow_conditioning import flow_conditioning
 from neuralsolver.experiments.flow_fields import flow_fields
 from neuralsolver.experiments.methods import METHODS, methods_of
 from neuralsolver.experiments.paper import EXPERIMENTS, Regime
@@ -215,7 +216,7 @@ def _conditioned(equation: Equation, evaluation: Evaluation) -> dict[str, Any]:
 
 
 def fields(evaluation: Evaluation) -> dict[str, np.ndarray[Any, Any]]:
-    """Input, truth, errors of final fields and snapshots of one instance of each regime drawn.
+    """Input, truth, errors and residuals of final fields, and snapshots, one instance a regime.
 
     In single precision an answer that is right to eight digits would be the truth: errors are
     stored, as in flow-fields.npz.
@@ -231,8 +232,10 @@ def fields(evaluation: Evaluation) -> dict[str, np.ndarray[Any, Any]]:
             arrays[f"{place}/input"] = drawn.problem.inputs
             arrays[f"{place}/truth"] = drawn.exact
             for method in (compared[m] for m in DRAWN_METHODS if m in compared):
-                answer = here.prepare(method, regime).solve(drawn.problem).tensor
-                arrays[f"{place}/{method.key}/error"] = answer.double() - drawn.exact
+                answer = here.prepare(method, regime).solve(drawn.problem).tensor.double()
+                arrays[f"{place}/{method.key}/error"] = answer - drawn.exact
+                residual = drawn.true_problem.residual(answer.to(drawn.true_problem.inputs))
+                arrays[f"{place}/{method.key}/residual"] = residual
             for followed in FOLLOWED.get(place, ()):
                 solver = here.prepare(METHODS[followed], regime)
                 arrays |= _snapshots(f"{place}/{followed}", solver, drawn)
@@ -259,6 +262,7 @@ STUDIES: dict[str, Callable[[Evaluation], Any]] = {
     "noisy-start": noisy_start,
     "starts": starts,
     "conditioning": conditioning,
+    "flow-conditioning": flow_conditioning,
     "fields": fields,
     "flow-fields": flow_fields,
 }

@@ -1,4 +1,4 @@
-"""Figures of cost: accuracy against seconds, time to accuracy, and the conditioning behind both."""
+"""Figures of cost: accuracy against seconds, and time to accuracy."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from neuralsolver.experiments.methods import BLACK, BLUE, GREY, METHODS, VERMILION, methods_of
+from neuralsolver.experiments.methods import BLACK, GREY, METHODS, methods_of
 from neuralsolver.experiments.paper import EXPERIMENTS
 from neuralsolver.report.beside import LEARNED
 from neuralsolver.report.curves import is_flow
 from neuralsolver.report.results import Results, Row, drawable, experiment_label, regime_label
-from neuralsolver.report.style import canvas, curve, furnish, shared_legend, style, styles_of
+from neuralsolver.report.style import Style, canvas, curve, furnish, shared_legend, styles_of
 
 EXACT = 1e-16
 """Where a logarithmic axis puts an error of zero."""
@@ -33,13 +33,14 @@ def accuracy(results: Results, experiment: str) -> Figure | None:
     if is_flow(experiment):
         note += "; black: the same with so many points along a side"
     title = f"{experiment_label(experiment)}: accuracy and its price\n({note})"
+    looks = styles_of((m for m in METHODS if any(m in p for p in found.values())), experiment)
     figure, axes = canvas(1, len(found), (3.0 * len(found) + 0.5, 4.5), title, sharey=True)
     for axis, (regime, points) in zip(axes[0], found.items(), strict=True):
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.margins(0.1)
         for method, row in points.items():
-            _draw_point(axis, method, row)
+            _draw_point(axis, method, row, looks[method])
         _frontier(axis, points)
         _draw_front(axis, points)
         left = "relative $L_2$ error" if axis is axes[0, 0] else ""
@@ -59,9 +60,8 @@ def _points(results: Results, experiment: str, regime: str) -> dict[str, Row]:
     return {key: row for key, row in rows.items() if row is not None and row.seconds_batch_1}
 
 
-def _draw_point(axis: Axes, method: str, row: Row) -> None:
-    look, seconds = style(method, row.experiment), row.seconds_batch_1 or 0.0
-    reference = method == "reference"
+def _draw_point(axis: Axes, method: str, row: Row, look: Style) -> None:
+    seconds, reference = row.seconds_batch_1 or 0.0, method == "reference"
     if reference:
         axis.axvline(seconds, color="black", linestyle=":", linewidth=1.0, label=look.label)
     on_front = is_flow(row.experiment) and (reference or method.startswith("integrator"))
@@ -157,39 +157,4 @@ def time_to_accuracy(results: Results) -> Figure | None:
         left = "seconds per sample" if axis is axes[0, 0] else ""
         furnish(axis, f"to {target:.0e}", "points along a side", left)
     shared_legend(figure, 4)
-    return figure
-
-
-SYMBOLS = {"scale": "a", "wavenumber": "κ", "nonlinearity": "λ", "low": "a from", "high": "to"}
-"""The constants that an operator depends on."""
-
-
-def conditioning(results: Results) -> Figure | None:
-    """Smallest singular value and condition number of every linearised equation."""
-    rows = [row for row in results.study("conditioning") or [] if row.get("smallest")]
-    if not rows:
-        return None
-    names = []
-    for row in rows:
-        constants = row.get("constants") or {}
-        words = [f"{s} {constants[key]:g}" for key, s in SYMBOLS.items() if constants.get(key)]
-        names.append(", ".join([experiment_label(row["equation"]), *words]))
-    places = list(range(len(rows)))[::-1]
-    grids = ", ".join(sorted({f"{row['resolution']} points a side" for row in rows}))
-    title = "An error can be as large as the residual over the smallest singular value"
-    size = (9.0, 0.34 * len(rows) + 1.5)
-    figure, ((left, right),) = canvas(1, 2, size, f"{title} ({grids})", sharey=True)
-    for axis, key, colour, hatch in (
-        (left, "smallest", BLUE, ""),
-        (right, "condition", VERMILION, "//"),
-    ):
-        values = [float(row.get(key) or "nan") for row in rows]
-        bars = axis.barh(places, values, color=colour, hatch=hatch, edgecolor="white", height=0.65)
-        axis.set_xscale("log")
-        axis.bar_label(bars, [f"{value:.1e}" for value in values], fontsize=7, padding=2)
-        axis.margins(x=0.18)
-    left.set_yticks(places, names, fontsize=8)
-    furnish(left, "smallest singular value", "σ min")
-    furnish(right, "condition number", "σ max / σ min")
-    left.tick_params(axis="y", labelsize=8)
     return figure

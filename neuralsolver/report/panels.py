@@ -8,8 +8,9 @@ would be left of the error.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
@@ -48,11 +49,17 @@ def errors_of(results: Results, place: str) -> dict[str, Field]:
     return {m: items[f"{m}/error"] for m in METHODS if f"{m}/error" in items}
 
 
+def residuals_of(results: Results, place: str) -> dict[str, Field]:
+    """The residuals of final answers by method, of a flow those of the truth before them."""
+    items = results.items(place)
+    return {m: items[f"{m}/residual"] for m in ("truth", *METHODS) if f"{m}/residual" in items}
+
+
 def qualitative(results: Results, experiment: str, regime: str) -> Figure | None:
-    """Truth and answers with the magnitudes of their errors.
+    """Truth and answers with the magnitudes of their errors and of their residuals.
 
     Those of a static equation stand below the answers. Of a flow there is a line a time, the first
-    frame that can be wrong, the middle and the last, and the errors stand to the right.
+    frame that can be wrong, the middle and the last, and they stand to the right.
     """
     place = f"{experiment}/{regime}"
     items, errors = results.items(place), errors_of(results, place)
@@ -61,37 +68,65 @@ def qualitative(results: Results, experiment: str, regime: str) -> Figure | None
     flow, truth = is_flow(experiment), items["truth"]
     given = {} if flow or "input" not in items else {"input": items["input"]}
     answers = {"truth": truth} | {method: truth + error for method, error in errors.items()}
-    split = len(given) + len(answers)
+    residuals = residuals_of(results, place)
+    split, kinds = len(given) + len(answers), 3 if residuals else 2
     frames = sorted({min(1, len(truth) - 1), len(truth) // 2, len(truth) - 1}) if flow else [0]
-    shape = (len(frames), split + len(errors)) if flow else (2, split)
-    title = f"{experiment_label(experiment)}, {regime_label(experiment, regime)}: answers and "
+    shape = (len(frames), split + len(errors) + len(residuals)) if flow else (kinds, split)
+    title = f"{experiment_label(experiment)}, {regime_label(experiment, regime)}: answers"
+    title += ", errors and residuals" if residuals else " and where they are wrong"
     size = (PANEL * shape[1] + 0.5, (PANEL + 0.2) * shape[0] + (1.3 if flow else 0.6))
-    figure, axes = canvas(*shape, size, f"{title}where they are wrong")
-    below = axes[:, split:] if flow else axes[1:, split - len(errors) :]
-    for axis in () if flow else axes[1, : split - len(errors)]:
+    figure, axes = canvas(*shape, size, title)
+    for axis in () if flow else axes[1:, : split - len(errors)].ravel():
         axis.set_axis_off()
-    smallest, largest = log_range(errors.values(), FLOW_DECADES if flow else DECADES)
     for field in given.values():
         panel(axes[0, 0], field, "input", **colours(field))
     for line, frame in enumerate(frames):
         for axis, (method, answer) in zip(axes[line, len(given) :], answers.items(), strict=False):
             head = "" if line else _head(experiment, method)
             left = panel(axis, _at(answer, frame), head, **colours(truth))
-        for axis, (method, error) in zip(below[line], errors.items(), strict=True):
-            head = f"error of\n{_head(experiment, method)}\n" if flow and line == 0 else ""
-            wrong, right = _at(error, frame), _at(truth, frame)
-            relative = np.linalg.norm(wrong) / max(float(np.linalg.norm(right)), 1e-30)
-            options = {"cmap": "cividis", "norm": LogNorm(smallest, largest)}
-            shown = np.maximum(np.abs(wrong), smallest)
-            image = panel(axis, shown, f"{head}{relative:.1e}", **options)
         if flow:
             axes[line, 0].set_ylabel(f"t = {items['times'][frame]:.3g}", fontsize=8)
     where = "bottom" if flow else "right"
     shared = axes[:, :split] if flow else axes[0, :]
     _bar(figure, left, shared, "vorticity" if flow else "solution", where)
-    words = "|error|; above the panels, relative $L_2$" if flow else "|error|, relative $L_2$"
-    _bar(figure, image, below if flow else axes[1, :], words, where)
+    right = split + len(errors)
+    beside = {"error": (axes[:, split:right] if flow else axes[1:2, split - len(errors) :], errors)}
+    if residuals:
+        below = axes[:, right:] if flow else axes[2:, split - len(residuals) :]
+        beside["residual"] = (below, residuals)
+    for kind, (chosen, fields) in beside.items():
+        shown = frames if flow else None
+        _magnitudes(figure, chosen, fields, truth=truth, kind=kind, frames=shown, place=experiment)
     return figure
+
+
+def _magnitudes(
+    figure: Figure,
+    axes: Any,
+    fields: Mapping[str, Field],
+    *,
+    truth: Field,
+    kind: str,
+    frames: Sequence[int] | None,
+    place: str,
+) -> None:
+    """|error| or |residual| of every method on one logarithmic scale; above a panel its size.
+
+    That of an error is relative, that of a residual its root mean square.
+    """
+    smallest, largest = log_range(fields.values(), DECADES if frames is None else FLOW_DECADES)
+    for line, frame in enumerate(frames or [0]):
+        for axis, (method, field) in zip(axes[line], fields.items(), strict=True):
+            wrong, right = _at(field, frame), _at(truth, frame)
+            unit = float(np.linalg.norm(right)) if kind == "error" else math.sqrt(wrong.size)
+            number = np.linalg.norm(wrong) / max(unit, 1e-30)
+            head = f"{kind} of\n{_head(place, method)}\n" if frames and line == 0 else ""
+            options = {"cmap": "cividis", "norm": LogNorm(smallest, largest)}
+            image = panel(
+                axis, np.maximum(np.abs(wrong), smallest), f"{head}{number:.1e}", **options
+            )
+    words = {"error": "|error|, relative $L_2$", "residual": "|residual|, RMS"}[kind]
+    _bar(figure, image, axes, words, "bottom" if frames else "right")
 
 
 def _at(field: Field, frame: int) -> Field:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import isfinite
 from typing import Any
 
+from neuralsolver.evaluation.convergence import REST
 from neuralsolver.experiments.methods import METHODS
 from neuralsolver.experiments.paper import EXPERIMENTS, Experiment
 from neuralsolver.experiments.trainings import BACKBONES, moving
-from neuralsolver.report.beside import MARKS, MATCHED, METRICS, forward, matched
+from neuralsolver.report.beside import BUDGETS, MARKS, MATCHED, METRICS, forward, matched
+from neuralsolver.report.conditioning import flow_conditioning
 from neuralsolver.report.layout import NOT_RUN, Cell, Table, number, remarks
 from neuralsolver.report.results import (
     FAILURES,
@@ -20,7 +22,16 @@ from neuralsolver.report.results import (
     published,
     regime_label,
 )
-from neuralsolver.report.specification import Place, Select, build, column, line, quote, sizes
+from neuralsolver.report.specification import (
+    BUDGET,
+    Place,
+    Select,
+    build,
+    column,
+    line,
+    quote,
+    sizes,
+)
 
 STATIC = tuple(e for e in EXPERIMENTS.values() if e.printed and not moving(e.equation))
 FLOWS = tuple(e for e in EXPERIMENTS.values() if moving(e.equation))
@@ -191,9 +202,10 @@ def backbones(results: Results) -> Table:
     caption = (
         "Helmholtz in-distribution, ENS with other backbones (the paper's tab:Ablation). "
         f"{sizes(results, 'ablations', ('in-distribution',))}Converged here means: no sample "
-        f"diverged or was still falling at the limit. {MARKS}"
+        "diverged, error and residual have halved at least, and over the last third of the steps "
+        f"neither changes by more than {REST:.0%}. {MARKS} {BUDGETS}"
     )
-    names = {**METRICS, "steps": "k", "converged": "converged"}
+    names = {**BUDGET, **METRICS, "steps": "k", "converged": "converged"}
     columns = [column(words, metric=metric) for metric, words in names.items()]
     return build(results, "backbones", caption, "backbone, source", columns=columns, blocks=[block])
 
@@ -288,7 +300,8 @@ def seconds(results: Results, name: str, experiments: Iterable[Experiment]) -> T
         return None
     caption = (
         "Seconds per sample in-distribution, on the machine named in the rows; classical methods "
-        "below the rule."
+        "below the rule. They were measured one after another on a shared machine: a ratio below "
+        "about 2.5 is noise."
     )
     columns = [
         column(f"batch {size}", e.label, experiment=e.name, metric=f"seconds_batch_{size}")
@@ -305,40 +318,55 @@ def seconds(results: Results, name: str, experiments: Iterable[Experiment]) -> T
 
 
 GENERATION = {
-    "Linear Helmholtz": "Helmholtz κ=1",
-    "Poisson": "Poisson",
-    "Nonlinear Helmholtz": "nonlinear Helmholtz κ=2 λ=1",
-    "Darcy": "Darcy",
-    "Navier-Stokes": "Navier-Stokes",
-    "Kolmogorov Flow": "Kolmogorov",
+    "Linear Helmholtz": ("Helmholtz κ=1", "helmholtz"),
+    "Poisson": ("Poisson", "poisson"),
+    "Nonlinear Helmholtz": ("nonlinear Helmholtz κ=2 λ=1", "nonlinear-helmholtz"),
+    "Darcy": ("Darcy", "darcy"),
+    "Navier-Stokes": ("Navier-Stokes", "navier-stokes"),
+    "Kolmogorov Flow": ("Kolmogorov", "kolmogorov"),
 }
-"""Equations of tab:datagen, and how their names begin in reference.json."""
+"""Equations of tab:datagen, how their names begin in reference.json, and those of datasets.json."""
 
 
 def data_generation(results: Results) -> Table:
-    """Seconds to compute one training sample."""
+    """Seconds and memory to compute one training sample."""
     caption = (
-        "Seconds per sample of data generation (the paper's tab:datagen), 128 × 128; ours on one "
-        "CPU thread, from reference.json."
+        "Data generation, 128 × 128 (the paper's tab:datagen): seconds per sample of the solvers "
+        "alone (reference.json), and of the whole generation with drawing, checking and storing, "
+        "with the highest memory of the process (datasets.json); ours on one CPU thread, the "
+        "paper's flows on a GPU."
     )
     block = []
-    for name, start in GENERATION.items():
-        study: list[Select] = results.study("reference") or []
-        timings: Select = next((r for r in study if str(r["equation"]).startswith(start)), {})
-        block.append(line(name, str(timings.get("method", "")), row=name, timings=timings))
+    for name, (start, equation) in GENERATION.items():
+        solver = _found(results.study("reference"), lambda r, s=start: r["equation"].startswith(s))
+        whole = _found(
+            results.study("datasets"),
+            lambda r, e=equation: (r["equation"], r["resolution"]) == (e, 128),
+        )
+        block.append(
+            line(name, str(solver.get("method", "")), row=name, timings={**solver, "whole": whole})
+        )
     columns = [
         column("paper", by=quote, label="datagen", heading="all", metric="seconds"),
         column("textbook solver here", by=_timed, key="baseline_seconds"),
         column("our solver here", by=_timed, key="seconds"),
+        column("whole generation here", by=_timed, whole="seconds"),
+        column("memory, MB", by=_timed, whole="peak_mb"),
     ]
     return build(
         results, "data-generation", caption, "equation, our solver", columns=columns, blocks=[block]
     )
 
 
+def _found(study: list[Select] | None, wanted: Callable[[Select], bool]) -> Select:
+    return next((row for row in study or [] if wanted(row)), {})
+
+
 def _timed(results: Results, s: Select) -> Cell:
-    value = s["timings"].get(s["key"])
-    return Cell(number(value) if value else NOT_RUN)
+    value = s["timings"]["whole"].get(s["whole"]) if "whole" in s else s["timings"].get(s["key"])
+    if not value:
+        return Cell(NOT_RUN)
+    return Cell(f"{value:.0f}" if s.get("whole") == "peak_mb" else number(value))
 
 
 def tables(results: Results) -> list[Table]:
@@ -356,5 +384,6 @@ def tables(results: Results) -> list[Table]:
         seconds(results, "seconds", (*STATIC, EXPERIMENTS["ablations"])),
         seconds(results, "seconds-flows", FLOWS),
         data_generation(results),
+        flow_conditioning(results),
     )
     return [table for table in found if table is not None]

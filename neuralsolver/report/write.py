@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from neuralsolver.experiments.paper import EXPERIMENTS
 from neuralsolver.files import write_whole
-from neuralsolver.report import cost, curves, panels
+from neuralsolver.report import conditioning, cost, curves, panels
 from neuralsolver.report.animation import animate
 from neuralsolver.report.layout import latex, markdown
 from neuralsolver.report.results import Results
@@ -32,7 +32,8 @@ def figures(results: Results) -> dict[str, Maker]:
         "gradient-conditioning": curves.gradient_conditioning,
         "backbones": curves.backbones,
         "darcy-time-to-accuracy": cost.time_to_accuracy,
-        "conditioning": cost.conditioning,
+        "conditioning": conditioning.conditioning,
+        "flow-conditioning": conditioning.as_viscosity_falls,
     }
     for name, experiment in EXPERIMENTS.items():
         found[f"evolution-{name}"] = partial(curves.evolution, experiment=name)

@@ -25,6 +25,7 @@ BEYOND = {
 }
 HARDNESS = {"in-distribution": 1.0, "shift": 12.0, "cross-equation": 25.0, "super-resolution": 5.0}
 
+BUDGET = {"minutes": 18.0, "batches": 4095, "weights": 1_900_000, "clock": "CPU"}
 # first error, factor per step, steps, milliseconds
 METHODS: dict[str, tuple[float, float, int, float]] = {
     "zero": (1.0, 1.0, 0, 0.01),
@@ -83,6 +84,7 @@ def row(experiment: str, regime: str, method: str, **changes: Any) -> dict[str, 
         "seconds_batch_32": None if "ttop" in method else 4e-4 * milliseconds,
         "history": history if steps else None,
         "machine": "made up",
+        "training": BUDGET,
     }
     return {**content, **changes}
 
@@ -115,11 +117,16 @@ def all_rows() -> list[dict[str, Any]]:
     )
     unconverged = {"PLATEAU": 60, "STEP_LIMIT": 40}
     rows.append(row("ablations", "in-distribution", "ens-fno", status=unconverged))
+    settled = row("ablations", "in-distribution", "ens-unet")
+    for quantity in ("error", "residual"):
+        begin = settled["history"][quantity][0]
+        settled["history"][quantity] = [begin * (0.01 + 0.5**k) for k in range(21)]
+    rows.append(settled)
     return rows
 
 
 def studies() -> dict[str, Any]:
-    """The four studies by the name of their file."""
+    """The studies by the name of their file."""
     seconds = np.geomspace(0.02, 30, 40)
     rates = {"ens": 1.5, "ens-contractive": 6.0, "pino-ttop": 0.3, "gradient-descent": 0.02}
     rates |= {"pinn": 0.2, "newton": -20.0, "gauss-newton": -12.0, "mystery": 0.6}
@@ -186,7 +193,26 @@ def studies() -> dict[str, Any]:
             ("darcy", {"low": 3.0, "high": 12.0, "source": 100.0}, 70.1),
         )
     ]
+    falling = [
+        {
+            "experiment": flow,
+            "viscosity": viscosity,
+            "resolution": n,
+            "frames": 20,
+            "smallest": 0.1 * (viscosity / 1e-5) ** 0.2,
+            "largest": 100.0,
+            "condition": 1e3,
+            "still": 0.4,
+            "floor": 1e-3,
+            "gap": 0.02 * (1e-5 / viscosity) ** 0.2,
+            "added": 0.5,
+            "random": 1e-4,
+        }
+        for flow in ("navier-stokes", "kolmogorov")
+        for viscosity, n in ((1e-3, 32), (5e-4, 64), (1e-4, 32), (1e-5, 32))
+    ]
     return {
+        "flow-conditioning": falling,
         "noisy-start": {"curves": noisy, "machine": "made up"},
         "starts": {"curves": begun},
         "solve": solve,
@@ -219,7 +245,10 @@ def fields(size: int = 64) -> dict[str, np.ndarray]:
         found[f"{place}/truth"] = truth
         for method in ("fno", "pino", "pino-ttop", "ens", "ens-contractive"):
             better = 1e-5 if method == "ens-contractive" else 1.0
-            found[f"{place}/{method}/error"] = METHODS[method][0] * smooth(12) * better
+            error = METHODS[method][0] * smooth(12) * better
+            found[f"{place}/{method}/error"] = error
+            if "darcy" not in place:
+                found[f"{place}/{method}/residual"] = 40 * error
     for regime, method in (
         ("ablations/in-distribution", "ens-zero-field"),
         ("ablations/in-distribution", "ens"),

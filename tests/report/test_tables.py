@@ -7,8 +7,10 @@ import pytest
 
 from neuralsolver.experiments.paper import EXPERIMENTS
 from neuralsolver.report.beside import forward, matched
-from neuralsolver.report.layout import Cell, latex, markdown, marked, measured
+from neuralsolver.report.conditioning import flow_conditioning
+from neuralsolver.report.layout import Cell, budget, latex, markdown, marked, measured
 from neuralsolver.report.results import Results, Row
+from neuralsolver.report.specification import BUDGET
 from neuralsolver.report.tables import backbones, data_generation, newton, ratios, tables
 from tests.report.made_up import fill
 
@@ -41,11 +43,31 @@ def one(error, **status):
         (one(0.5, FINISHED=88, DIVERGED=12), "5.00e-01 (12 of 100 diverged)", False),
         (one(0.5, STEP_LIMIT=100), "5.00e-01 (at the step limit)", True),
         (replace(one(0.5), samples=2, most=100), "5.00e-01 [2]", True),
+        (replace(one(0.5), samples=2, most=100, effort=0.2), "5.00e-01 [2, 20%]", True),
+        (replace(one(0.5), samples=2, errors=[0.4, 0.6]), "5.00e-01", True),
+        (replace(one(0.5), samples=100, error_spread=0.1), "5.00e-01 ±4%", True),
+        (replace(one(0.5), samples=100, errors=[0.4, 0.6] * 50), "5.00e-01 ±4%", True),
+        (replace(one(0.5), samples=100, errors=[0.0] * 99 + [50.0]), "5.00e-01 ±200%", True),
     ],
 )
 def test_a_cell_says_how_it_ended(row, text, competes):
     cell = measured(row, "error")
     assert (cell.text, cell.value is not None) == (text, competes)
+
+
+@pytest.mark.parametrize(
+    ("training", "cells"),
+    [
+        (None, ["-", "-", "-"]),
+        (
+            {"minutes": 39.0, "batches": 4800, "weights": 24, "clock": "wall"},
+            ["39*", "4,800", "24"],
+        ),
+        ({"minutes": 18.2, "batches": 9, "weights": 10**6, "clock": "CPU"}, ["18", "9", "1 M"]),
+    ],
+)
+def test_a_budget_says_what_its_minutes_are(training, cells):
+    assert [budget(training, key).text for key in BUDGET] == cells
 
 
 def test_the_two_smallest_are_marked():
@@ -59,7 +81,7 @@ def test_marks_without_a_competitor():
     assert [c.mark for c in marked([Cell("not run")])] == [""]
 
 
-@pytest.mark.parametrize(("kind", "count"), [("results", 19), ("empty", 12)])
+@pytest.mark.parametrize(("kind", "count"), [("results", 20), ("empty", 12)])
 def test_both_faces_are_well_formed(kind, count, request):
     found = tables(request.getfixturevalue(kind))
     assert len({table.name for table in found}) == len(found) == count
@@ -101,7 +123,7 @@ def test_forward_has_the_columns_of_the_paper(results):
     expected = ["", "In-distribution", "Wavenumber-shift", "Cross-equation", "Super-resolution"]
     assert headings == expected
     lines = {line.labels: line.cells for line in table.lines}
-    assert lines["ENS, contractive", "here"][1].mark == "best"
+    assert lines["ENS, contractive", "here"][4].mark == "best"
     assert lines["PCFM", "paper"][-1].text == "out of memory"
     # what is not learned is never marked, however good
     assert not any(cell.mark for cell in lines["classical solver", "here"])
@@ -114,16 +136,18 @@ def test_printed_values_stand_below_ours(results):
     lines = forward(EXPERIMENTS["darcy"]).table(results).lines
     place = [line.labels for line in lines].index(("ENS (paper's recipe)", "here"))
     assert lines[place + 1].labels == ("", "paper")
-    assert lines[place + 1].cells[0] == Cell("1.08e-03", mark="best")
+    assert lines[place + 1].cells[3] == Cell("1.08e-03", mark="best")
 
 
 def test_backbones_say_whether_they_converged(results):
     lines = {line.labels: line.cells for line in backbones(results).lines}
-    assert lines["FNO", "here"][-1].text == "no"
-    assert lines["U-net", "here"][-1].text == "yes"
+    found = {name: cells[-1].text for (name, source), cells in lines.items() if source == "here"}
+    assert found["FNO"] == "no, rising"
+    assert found["CNN-FNO-CNN"] == "no, still falling"
+    assert found["U-net"] == "yes"
     # few steps are no merit where they lead nowhere
-    assert lines["FNO", "here"][2].mark == ""
-    assert lines["CNN-FNO-CNN", "here"][2].mark == "best"
+    assert lines["FNO", "here"][-2].mark == ""
+    assert lines["U-net", "here"][-2].mark == "best"
     assert len(matched(EXPERIMENTS["helmholtz"]).table(results).lines) == 4 * 2 + 1
 
 
@@ -143,6 +167,18 @@ def test_generation_times_come_from_the_bench(results):
     (results.folder / "reference.json").write_text(
         '[{"equation": "Darcy 3/12", "method": "CG", "seconds": 0.0108, "baseline_seconds": 0.05}]'
     )
+    (results.folder / "datasets.json").write_text(
+        '[{"equation": "darcy", "resolution": 64, "seconds": 9.0, "peak_mb": 9.0},'
+        ' {"equation": "darcy", "resolution": 128, "seconds": 0.02, "peak_mb": 412.3}]'
+    )
     lines = {line.labels[0]: line.cells for line in data_generation(results).lines}
-    assert [cell.text for cell in lines["Darcy"]] == ["0.40", "5.00e-02", "1.08e-02"]
-    assert [cell.text for cell in lines["Poisson"]] == ["0.04", "not run", "not run"]
+    expected = ["0.40", "5.00e-02", "1.08e-02", "2.00e-02", "412"]
+    assert [cell.text for cell in lines["Darcy"]] == expected
+    assert [cell.text for cell in lines["Poisson"]] == ["0.04", *4 * ["not run"]]
+
+
+def test_flows_are_conditioned_by_their_viscosity(results):
+    table = flow_conditioning(results)
+    lines = {line.labels: [cell.text for cell in line.cells] for line in table.lines}
+    assert lines["Navier-Stokes", "1e-05", "32 × 32"][0] == "0.1"
+    assert ("Kolmogorov flow", "5e-04", "64 × 64") in lines
