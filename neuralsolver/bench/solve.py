@@ -34,6 +34,8 @@ from neuralsolver.equations import Darcy, Problem
 from neuralsolver.experiments.rows import machine
 from neuralsolver.experiments.targets import KEY
 from neuralsolver.reference import solve_darcy
+from neuralsolver.solvers import TrainedSolver
+from neuralsolver.solvers.network_free import FEW_POINTS, without_network
 from neuralsolver.training import load
 
 Array = npt.NDArray[np.float64]
@@ -196,18 +198,28 @@ def _clock(method: Method, one: Instance, tolerance: float) -> tuple[float, floa
 
 
 def _neural() -> list[Method]:
-    """The contractive ENS: V-cycles as they are, and with Krylov acceleration."""
-    solver = load("darcy-contractive")
+    """The contractive ENS and the same without its network, with and without acceleration."""
+    ens = load("darcy-contractive")
+    siblings: dict[str, tuple[str, TrainedSolver]] = {
+        "ENS, V-cycles": ("ENS", ens),
+        "no network, V-cycles, coarsest LU": ("no network", without_network(ens, ens.resolution)),
+        "no network, multigrid": ("no network", without_network(ens, FEW_POINTS)),
+    }
 
-    def solve(one: Instance, accelerate: bool, tolerance: float) -> tuple[Array, int]:
-        solution = solver.solve(one.problem, tolerance=tolerance, accelerate=accelerate)
-        return solution.tensor[0, 0, 1:-1, 1:-1].numpy().ravel(), int(solution.steps.max())
+    def solving(solver: TrainedSolver) -> Callable[[Instance, bool, float], tuple[Array, int]]:
+        def solve(one: Instance, accelerate: bool, tolerance: float) -> tuple[Array, int]:
+            solution = solver.solve(one.problem, tolerance=tolerance, accelerate=accelerate)
+            return solution.tensor[0, 0, 1:-1, 1:-1].numpy().ravel(), int(solution.steps.max())
 
-    solver.solve(Problem.random(Darcy(), 2 * solver.resolution), steps=1)
-    return [
-        Method("ENS", "ENS, V-cycles", lambda one: False, solve, assembles=False),
-        Method("ENS", "ENS, V-cycles + Krylov", lambda one: True, solve, assembles=False),
-    ]
+        return solve
+
+    methods = []
+    for name, (family, solver) in siblings.items():
+        solver.solve(Problem.random(Darcy(), 2 * solver.resolution), steps=1)
+        solve = solving(solver)
+        methods.append(Method(family, name, lambda one: False, solve, assembles=False))
+        methods.append(Method(family, f"{name} + Krylov", lambda one: True, solve, assembles=False))
+    return methods
 
 
 def _direct() -> list[Method]:
