@@ -88,6 +88,11 @@ class Equation(ABC):
         """Whether J = ∂F/∂u is its own transpose over the unknowns, weighted by their shares."""
         return False
 
+    def definite_on(self, grid: Grid) -> bool:
+        """Whether J is symmetric and of one sign on a grid between walls: chooses conjugate
+        gradients instead of GMRES."""
+        return False
+
     @property
     def jacobian_reads(self) -> tuple[str, ...]:
         """What ∂F/∂u depends on, among "inputs" and "solution"; a safe answer is both."""
@@ -121,6 +126,11 @@ class Equation(ABC):
     def conditioning(self, inputs: Tensor) -> Tensor:
         """What a network sees of the inputs, as channels (B, C, n, n)."""
         return inputs
+
+    def diffusivity(self, inputs: Tensor) -> Tensor | None:
+        """How strongly a point is tied to its neighbours, as a field of the order of one; None
+        where that is the same everywhere."""
+        return None
 
     def solution_shape(self, *points: int) -> tuple[int, ...]:
         """Shape of one solution, without the batch axis; a single number stands for a square."""

@@ -8,14 +8,16 @@ How a solve is composed (`TrainedSolver.compose`), by what the problem is and wh
                     that the trained grid has (torus); a flow on fewer points is solved on the
                     trained grid and cut; what no corrector serves (`beyond`) is solved without,
                     and the notes of the answer say so
-    acceleration    flexible GMRES for linear equations, Anderson mixing for the others; none where
-                    a number of steps is asked for
+    acceleration    flexible conjugate gradients for linear equations with a definite J, flexible
+                    GMRES for the other linear ones, Anderson mixing for the rest; none where a
+                    number of steps is asked for
     stopping        steps = k          after k corrections
                     tolerance = ε      when the residual is ε times that of the first guess
                     neither            ε = 1e-6; for as long as the residual improves, where a true
                                        solution leaves a residual
-    safeguard       flows: what did not end at a tolerance is solved again without the network, and
-                    for each sample the better answer returned (`safeguard.py`)
+    safeguard       what did not end at a tolerance is solved again without the network, by Picard's
+                    steps or between walls by V-cycles down to a few points, and for each sample the
+                    better answer returned (`safeguard.py`)
     polish          what ends without the tolerance is carried on by Newton's method
 """
 
@@ -33,7 +35,7 @@ from torch import Tensor
 from neuralsolver.equations import Equation, Grid, Problem
 from neuralsolver.equations.units import per_sample
 from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers.acceleration import Anderson, Krylov
+from neuralsolver.solvers.acceleration import Anderson, Conjugate, Krylov
 from neuralsolver.solvers.classical import polished
 from neuralsolver.solvers.iterate import (
     Inverse,
@@ -184,14 +186,17 @@ class TrainedSolver(Solver):
 
     def _alternative(self) -> TrainedSolver | None:
         """What the answers of the network are held against: the same without it."""
-        from neuralsolver.solvers.network_free import without_network
+        from neuralsolver.solvers.network_free import FEW_POINTS, without_network
 
-        return None if self.network.corrector is None else without_network(self)
+        if self.network.corrector is None:
+            return None
+        walls = self.equation.boundary == "walls"
+        return without_network(self, FEW_POINTS if walls else None)
 
     def _guard(self, problem: Problem, u0: Tensor | None, asked: _Options) -> list[Finish]:
         """A second solve without the network; none where a number of corrections is asked for."""
-        alternative = self._alternative()
-        if asked.steps is not None or problem.equation.boundary != "torus" or alternative is None:
+        alternative = None if self.beyond(problem) else self._alternative()
+        if asked.steps is not None or alternative is None:
             return []
 
         def without(samples: Tensor) -> Solve:
@@ -235,7 +240,8 @@ class TrainedSolver(Solver):
         if not wanted or self.network.corrector is None or isinstance(step, NewtonStep):
             return step
         if problem.equation.linear:
-            return Krylov(step)
+            definite = problem.equation.definite_on(problem.grid) and not problem.known_inside
+            return Conjugate(step) if definite else Krylov(step)
         return Anderson(step, MEMORY_OF_FRAMES if problem.equation.frames else MEMORY)
 
     def _rule(self, asked: _Options) -> StoppingRule:
