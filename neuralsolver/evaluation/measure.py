@@ -1,8 +1,9 @@
 """Solver × instances → one row: accuracy, residual, steps, seconds, how it ended, and the history.
 
-Accuracy is measured on all instances in batches of `BATCH`. Seconds are CPU seconds of this process
-per sample, measured apart from that and without looking at the iterates: on one thread they are the
-wall-clock seconds of a quiet machine, whatever else the machine does meanwhile.
+Accuracy is measured on all instances in batches of `BATCH`, and the error of each is kept: the
+interval of a mean needs them. Seconds are CPU seconds of this process per sample, measured apart
+from that and without looking at the iterates. Waiting does not count, but caches and memory are
+shared: what else runs can double them. To compare two methods there is `bench/pairs.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.evaluation.metrics import four_digits, relative_error, residual_mse
+from neuralsolver.evaluation.metrics import digits, four_digits, relative_error, residual_mse
 from neuralsolver.solvers import Observation, Solution, Status
 from neuralsolver.solvers.history import History
 from neuralsolver.solvers.iterate import Solver
@@ -78,6 +79,7 @@ def measure(solver: Solver, subject: Subject, *, batch: int = BATCH) -> dict[str
         "error": four_digits(error.mean()),
         "error_spread": four_digits(error.std(correction=0)),
         "error_worst": four_digits(error.max()),
+        "errors": [digits(value, 3) for value in error],
         "residual": four_digits(residual.mean()),
         "steps": four_digits(torch.cat(steps).mean()),
         "status": dict(status),
@@ -152,6 +154,7 @@ def failed(count: int, reason: str) -> dict[str, Any]:
     return {
         "samples": count,
         **dict.fromkeys(empty),
+        "errors": None,
         "status": {reason: count},
         f"seconds_batch_{BATCH}": None,
         "history": None,
