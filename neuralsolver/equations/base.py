@@ -127,11 +127,6 @@ class Equation(ABC):
         """What a network sees of the inputs, as channels (B, C, n, n)."""
         return inputs
 
-    def diffusivity(self, inputs: Tensor) -> Tensor | None:
-        """How strongly a point is tied to its neighbours, as a field of the order of one; None
-        where that is the same everywhere."""
-        return None
-
     def solution_shape(self, *points: int) -> tuple[int, ...]:
         """Shape of one solution, without the batch axis; a single number stands for a square."""
         moving = (self.frames + 1,) if self.frames else ()

@@ -159,14 +159,6 @@ class Darcy(Equation):
     def conditioning(self, inputs: Tensor) -> Tensor:
         return torch.log2(inputs / REFERENCE_PERMEABILITY)
 
-    def diffusivity(self, inputs: Tensor) -> Tensor | None:
-        # the mean over the faces of a point, each the mean of two points
-        a = inputs[:, :1] / REFERENCE_PERMEABILITY
-        wide = torch.nn.functional.pad(a, (1, 1, 1, 1), mode="replicate")
-        across = wide[..., 2:, 1:-1] + wide[..., :-2, 1:-1]
-        along = wide[..., 1:-1, 2:] + wide[..., 1:-1, :-2]
-        return a / 2 + (across + along) / 8
-
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
         return MEDIA[self.medium](rng, cosine_field(rng, resolution), self.low, self.high)[None]
 

@@ -78,8 +78,19 @@ class Training:
     @property
     def began_from(self) -> str | None:
         """The SHA-256 of the weights it goes on from."""
+        return None if self.start is None else str(self._card_before()["sha256"])
+
+    @property
+    def before(self) -> dict[str, Any]:
+        """The stages that its first weights have behind them, which are part of its cost."""
+        stages = {} if self.start is None else self._card_before().get("stages", {})
+        return {f"before: {name}": stage for name, stage in stages.items()}
+
+    def _card_before(self) -> dict[str, Any]:
         folder = None if self.start is None else locate(self.start)
-        return None if folder is None else str(read_card(folder)["sha256"])
+        if folder is None:
+            raise InvalidInput("start", "a shipped model or a folder", str(self.start))
+        return read_card(folder)
 
     def folder(self, runs: Path) -> Path:
         """Where its run lives, under a name that changes whenever the run would."""
@@ -142,7 +153,7 @@ class _Run:
         self, training: Training, world: World, data: Path | None, report: Report | None
     ) -> None:
         self.training, self.world, self.data, self.report = training, world, data, report
-        self.done: dict[str, Any] = {}
+        self.done: dict[str, Any] = training.before
         self.fingerprint = ""
 
     def stage(self, solver: NeuralSolver, stage: Stage, folder: Path) -> None:

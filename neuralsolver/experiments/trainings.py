@@ -229,7 +229,7 @@ class Preset:
 PRESETS: list[Preset] = [
     #      recipe         where   predictor  corrector  plan        desk batches
     Preset("contractive", porous, "starter", "corrector", "contract",
-           error="symmetric_residual", reads="jacobian", smoothing=2, warm=0.3,
+           error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3,
            data={"medium": "varied"}),
     Preset("contractive", static, "starter", "corrector", "contract",
            error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3),

@@ -5,7 +5,6 @@ to a pair (e, ρ); the corrector reads e and its output is multiplied by ρ.
 
     residual             e = r,         ρ = 1           the paper's ENS
     scaled_residual      e = r / ρ,     ρ = RMS(r)      the answer shrinks with the residual
-    symmetric_residual   e = s r / ρ,   ρ = RMS(s r)    and the answer is multiplied by s ρ
     integrated_residual  e = L⁻¹r / ρ,  ρ = RMS(L⁻¹r)   flows: in the units of the error
     zero_field           e = 0,         ρ = 1           ablation: no error feedback
     residual_gradient    e = Jᵀr,       ρ = 1           ablation: conditioning on ∇ ½‖r‖²
@@ -13,10 +12,6 @@ to a pair (e, ρ); the corrector reads e and its output is multiplied by ρ.
 With the scaled residual, r = 0 gives a zero correction whatever the network: the exact solution is
 a fixed point by construction, and the network always sees an input of unit size, so that it
 corrects an error of 1e-8 as well as one of 1e-1. Scaling lives here and nowhere else.
-
-Where the coefficient a of an equation spans orders of magnitude, so do residuals and errors. With
-s = a^(−½) on both sides the corrector approximates the inverse of s J s, which is symmetric if J
-is, and in which every phase of a medium looks like the Laplacian.
 """
 
 from __future__ import annotations
@@ -40,16 +35,6 @@ def residual(now: Iterate) -> tuple[Tensor, Tensor]:
 def scaled_residual(now: Iterate) -> tuple[Tensor, Tensor]:
     """The residual divided by its root mean square per sample."""
     return _scaled(now.residual)
-
-
-def symmetric_residual(now: Iterate) -> tuple[Tensor, Tensor]:
-    """The residual over the root of the local coefficient, scaled; the answer is divided by it."""
-    coefficient = now.problem.equation.diffusivity(now.problem.inputs)
-    if coefficient is None:
-        return _scaled(now.residual)
-    s = coefficient.to(now.residual).rsqrt()
-    e, rho = _scaled(s * now.residual)
-    return e, rho * s
 
 
 def integrated_residual(now: Iterate) -> tuple[Tensor, Tensor]:
@@ -76,7 +61,6 @@ def residual_gradient(now: Iterate) -> tuple[Tensor, Tensor]:
 ERROR_SIGNALS: dict[str, ErrorSignal] = {
     "residual": residual,
     "scaled_residual": scaled_residual,
-    "symmetric_residual": symmetric_residual,
     "integrated_residual": integrated_residual,
     "zero_field": zero_field,
     "residual_gradient": residual_gradient,
