@@ -4,8 +4,8 @@ The first has a solver of its own, gradient descent with the step of Barzilai an
 
     u ← u − α r,    α = ⟨s, s⟩ / ⟨s, y⟩,    s = u − u₋,   y = r − r₋
 
-which needs nothing but residuals. The second needs no new solver: it is ENS with its network taken
-out, the row to look at before crediting a network with anything.
+which needs nothing but residuals. The second needs no new solver: it is Newton's method from what a
+trained operator predicts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from neuralsolver.experiments.methods import Method, Setting, register
 from neuralsolver.experiments.paper import EXPERIMENTS, Experiment
 from neuralsolver.experiments.trainings import scale_named
 from neuralsolver.solvers import Iterate, ResidualBelow, Solve, Solver
-from neuralsolver.solvers.network_free import without_network
+from neuralsolver.solvers.optimisation import Newton
 from neuralsolver.solvers.wrappers import With
 
 
@@ -73,10 +73,15 @@ def between_walls(experiment: Experiment) -> bool:
     return experiment.equation.boundary == "walls" and not experiment.ablation
 
 
-def network_free(setting: Setting) -> Solver:
-    """The contractive solver with all but its network."""
-    tolerance = None if setting.regime.equation.has_floor else 1e-10
-    return With(without_network(setting.model("contractive")), {"tolerance": tolerance})
+def newton_from_operator(setting: Setting) -> Solver:
+    """Newton's method that begins with the answer of the plain operator."""
+    network = setting.model("fno").network
+
+    @torch.no_grad()
+    def predict(problem: Problem) -> Tensor:
+        return network.predict(problem)
+
+    return With(Newton(), start=predict)
 
 
 register(
@@ -92,13 +97,15 @@ register(
 )
 register(
     Method(
-        key="without-network",
+        key="newton-from-operator",
         kind="classical",
-        label="ENS without its network",
-        colour="#BBBBBB",
+        label="Newton from FNO",
+        colour="#EE99AA",
         marker="D",
-        prepare=network_free,
-        recipes=("contractive",),
+        prepare=newton_from_operator,
+        where=between_walls,
+        recipes=("fno",),
+        samples=8,
     )
 )
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse.linalg import splu, spsolve
+from scipy.sparse.linalg import LinearOperator, cg, splu, spsolve
 
 from neuralsolver.bench.pairs import Ratio, ratio
 from neuralsolver.bench.reference import flux_matrix
@@ -37,6 +37,9 @@ from neuralsolver.equations import Darcy, Problem
 from neuralsolver.experiments.rows import machine
 from neuralsolver.experiments.targets import KEY
 from neuralsolver.reference import solve_darcy
+from neuralsolver.reference.multigrid import Axis, Multigrid
+from neuralsolver.solvers import TrainedSolver
+from neuralsolver.solvers.network_free import FEW_POINTS, without_network
 from neuralsolver.training import load
 
 Array = npt.NDArray[np.float64]
@@ -100,7 +103,7 @@ def measure(
 ) -> list[Row]:
     """One row per resolution, target and method."""
     torch.set_num_threads(1)
-    methods = [*_neural(), *_direct(), *_algebraic(), _sine_preconditioned()]
+    methods = [*_neural(), *_direct(), *_algebraic(), _geometric(), _sine_preconditioned()]
     rows = []
     for position, resolution in enumerate(resolutions):
         if tell is not None:
@@ -201,18 +204,28 @@ def _clock(method: Method, one: Instance, tolerance: float) -> tuple[float, floa
 
 
 def _neural() -> list[Method]:
-    """The contractive ENS: V-cycles as they are, and with Krylov acceleration."""
-    solver = load("darcy-contractive")
+    """The contractive ENS and the same without its network, with and without acceleration."""
+    ens = load("darcy-contractive")
+    siblings: dict[str, tuple[str, TrainedSolver]] = {
+        "ENS, V-cycles": ("ENS", ens),
+        "no network, V-cycles, coarsest LU": ("no network", without_network(ens, ens.resolution)),
+        "no network, multigrid": ("no network", without_network(ens, FEW_POINTS)),
+    }
 
-    def solve(one: Instance, accelerate: bool, tolerance: float) -> tuple[Array, int]:
-        solution = solver.solve(one.problem, tolerance=tolerance, accelerate=accelerate)
-        return solution.tensor[0, 0, 1:-1, 1:-1].numpy().ravel(), int(solution.steps.max())
+    def solving(solver: TrainedSolver) -> Callable[[Instance, bool, float], tuple[Array, int]]:
+        def solve(one: Instance, accelerate: bool, tolerance: float) -> tuple[Array, int]:
+            solution = solver.solve(one.problem, tolerance=tolerance, accelerate=accelerate)
+            return solution.tensor[0, 0, 1:-1, 1:-1].numpy().ravel(), int(solution.steps.max())
 
-    solver.solve(Problem.random(Darcy(), 2 * solver.resolution), steps=1)
-    return [
-        Method("ENS", "ENS, V-cycles", lambda one: False, solve, assembles=False),
-        Method("ENS", "ENS, V-cycles + Krylov", lambda one: True, solve, assembles=False),
-    ]
+        return solve
+
+    methods = []
+    for name, (family, solver) in siblings.items():
+        solver.solve(Problem.random(Darcy(), 2 * solver.resolution), steps=1)
+        solve = solving(solver)
+        methods.append(Method(family, name, lambda one: False, solve, assembles=False))
+        methods.append(Method(family, f"{name} + Krylov", lambda one: True, solve, assembles=False))
+    return methods
 
 
 def _direct() -> list[Method]:
@@ -269,6 +282,27 @@ def _algebraic() -> list[Method]:
         name = f"PyAMG {kind}, half sweeps"
         methods.append(Method("PyAMG", name, preparing(build, {**options, **cheap}), solve))
     return methods
+
+
+def _geometric() -> Method:
+    """Our geometric multigrid in conjugate gradients: the strongest of the hierarchies."""
+
+    def prepare(one: Instance) -> Any:
+        points = np.linspace(0.0, 1.0, one.problem.resolution)
+        cycle = Multigrid(one.matrix_by_rows, [Axis(points)] * 2, np.ones(len(one.exact), bool))
+        return LinearOperator(one.matrix.shape, cycle.solve, dtype=np.float64)
+
+    def solve(one: Instance, cycle: Any, tolerance: float) -> tuple[Array, int]:
+        count = 0
+
+        def tick(_: object) -> None:
+            nonlocal count
+            count += 1
+
+        options = {"M": cycle, "rtol": tolerance, "maxiter": 200, "callback": tick}
+        return cg(one.matrix_by_rows, one.right, **options)[0], count
+
+    return Method("multigrid", "geometric multigrid + CG", prepare, solve)
 
 
 def _sine_preconditioned() -> Method:

@@ -19,13 +19,17 @@ from torch import Tensor
 
 from neuralsolver.equations import Problem
 from neuralsolver.evaluation.metrics import digits, four_digits, relative_error, residual_mse
-from neuralsolver.solvers import Observation
+from neuralsolver.solvers import Observation, Solution, Status
 from neuralsolver.solvers.history import History
 from neuralsolver.solvers.iterate import Solver
+from neuralsolver.solvers.safeguard import CLASSICAL, NETWORK, NOTE
 
 BATCH = 32
 SLOW = 2.0
 """A solver that takes longer than this per sample is not called again only to be timed."""
+WITHOUT = "WITHOUT_NETWORK"
+ANSWERS = (Status.TOLERANCE, Status.PLATEAU)
+"""How a sample ends well, and what is written in their place where a classical fallback did it."""
 RECORDED = 200
 """Steps of a history that are kept, thinned out evenly when there are more."""
 
@@ -67,7 +71,7 @@ def measure(solver: Solver, subject: Subject, *, batch: int = BATCH) -> dict[str
         errors.append(relative_error(solution.tensor, part.exact))
         residuals.append(residual_mse(part.true_problem, solution.tensor))
         steps.append(solution.steps.double())
-        status.update(ending.name for ending in solution.status)
+        status.update(endings(solution))
         histories.append(history)
     error, residual = torch.cat(errors), torch.cat(residuals)
     return {
@@ -82,6 +86,15 @@ def measure(solver: Solver, subject: Subject, *, batch: int = BATCH) -> dict[str
         **_timings(solver, subject, per_sample),
         "history": joined(histories),
     }
+
+
+def endings(solution: Solution) -> list[str]:
+    """How every sample ended; an answer that the safeguard gave is not put down to the network."""
+    by = solution.notes.get(NOTE, [NETWORK] * len(solution.status))
+    return [
+        WITHOUT if who == CLASSICAL and ending in ANSWERS else ending.name
+        for ending, who in zip(solution.status, by, strict=True)
+    ]
 
 
 def history_of(subject: Subject) -> History:

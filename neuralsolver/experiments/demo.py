@@ -16,10 +16,12 @@ from neuralsolver.evaluation.metrics import relative_error
 from neuralsolver.experiments.reference_solver import CoarseIntegrator, ReferenceSolver
 from neuralsolver.experiments.trainings import moving
 from neuralsolver.solvers import Observation, Solution, TrainedSolver
+from neuralsolver.solvers.network_free import without_network
 from neuralsolver.training import load, shipped
 
 OTHERS = {"fno": "FNO", "paper": "ENS paper", "operator": "transformer"}
 """Shipped recipes beside the contractive one, and what their rows are called."""
+WITHOUT = "without network"
 TOLERANCE = 1e-10
 STEPS = 40
 MAX_ATTEMPTS = 20
@@ -88,7 +90,8 @@ def demonstrate(
 def _correct_static(
     solver: TrainedSolver, problem: Problem, measured: _Measure
 ) -> tuple[list[Row], list[Observation]]:
-    """The contractive solver with and without acceleration, and the exact classical one."""
+    """The contractive solver with and without acceleration, and without its network, and the exact
+    classical one."""
     seen: list[Observation] = []
     prediction = solver.solve(problem, steps=0)
     plain = solver.solve(problem, steps=STEPS, observe=seen.append)
@@ -97,6 +100,7 @@ def _correct_static(
         measured.row("ENS prediction", prediction),
         measured.row(f"ENS {STEPS} steps", plain),
         measured.row("ENS accelerated", accelerated),
+        measured.row(WITHOUT, without_network(solver).solve(problem, tolerance=TOLERANCE)),
         measured.row("classical", ReferenceSolver().solve(problem)),
     ], seen
 
@@ -111,6 +115,7 @@ def _correct_flow(
     return [
         measured.row("still flow", still),
         measured.row("ENS accelerated", corrected),
+        measured.row(WITHOUT, without_network(solver).solve(problem)),
         measured.row("classical", CoarseIntegrator(problem.resolution).solve(problem)),
     ], seen
 

@@ -3,7 +3,8 @@
 bound        the true solution, the zero field, the flow that is still: to compare residuals with
 learned      one call of a network, or a network that reads its residual (ENS)
 optimised    the weights of a network are fitted to each instance (PINO-TTOP, PINN)
-classical    the reference solver, and the minimisers of the residual
+classical    the reference solver, the minimisers of the residual, and every ENS with its network
+             taken out and all the rest kept: the row to read before crediting a network
 
 A method is one row of `METHODS`: everything else that lists methods is derived from the rows, so a
 new baseline is a file with its solver and a row.
@@ -25,6 +26,7 @@ from neuralsolver.experiments.paper import EXPERIMENTS, Experiment, Regime
 from neuralsolver.experiments.reference_solver import CoarseIntegrator, ReferenceSolver
 from neuralsolver.experiments.trainings import BACKBONES, Backbone, backbone, moving, static
 from neuralsolver.solvers import FixedSteps, ResidualPlateau, Solver, TrainedSolver
+from neuralsolver.solvers.network_free import FEW_POINTS, without_network
 from neuralsolver.solvers.optimisation import (
     GaussNewton,
     GradientDescent,
@@ -129,6 +131,14 @@ def _contractive(recipe: str, accelerate: bool, setting: Setting) -> Solver:
     return With(setting.model(recipe), {"tolerance": tolerance, "accelerate": accelerate})
 
 
+def _without_network(setting: Setting, accelerate: bool = True, coarsest: str = "") -> Solver:
+    trained = setting.model("contractive")
+    points = {"": None, "trained": trained.resolution, "few": FEW_POINTS}[coarsest]
+    tolerance = None if setting.regime.equation.has_floor else TOLERANCE
+    options = {"tolerance": tolerance, "accelerate": accelerate}
+    return With(without_network(trained, points), options)
+
+
 def _optimised(recipe: str, setting: Setting) -> Solver:
     flow = FLOW_OPTIMISATION if moving(setting.regime.equation) else {}
     official = TestTimeOptimisation(setting.model(recipe).network, **flow)
@@ -189,6 +199,7 @@ BLACK, GREY, BROWN, SAND = "#000000", "#7F7F7F", "#8C564B", "#C9B35B"
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 INDIGO, TEAL, OLIVE, WINE, STEEL = "#332288", "#44AA99", "#999933", "#882255", "#6699CC"
+SILVER, RUST, FOREST = "#BBBBBB", "#661100", "#117733"
 
 
 def _on_flows(experiment: Experiment) -> bool:
@@ -240,12 +251,21 @@ for _method in (
            partial(_unrolled, "paper", stop=ResidualPlateau()), _static, ("paper",)),
     Method("ens-contractive", "learned", "ENS, contractive", VERMILION, "s", "-",
            partial(_contractive, "contractive", False), recipes=("contractive",),
-           moving_label="ENS, contractive, transformer"),
+           moving_label="ENS, contractive, transformer", version=2),
     Method("ens-accelerated", "learned", "ENS, accelerated", PURPLE, "D", "-.",
            partial(_contractive, "contractive", True), recipes=("contractive",),
-           moving_label="ENS, accelerated, transformer"),
+           moving_label="ENS, accelerated, transformer", version=2),
     Method("ens-contractive-cnn", "learned", "ENS, contractive, CNN-FNO-CNN", WINE, "d", "--",
            partial(_contractive, "contractive-cnn", False), _on_flows, ("contractive-cnn",)),
+    Method("without-network", "classical", "without network", SILVER, "D", "-.", _without_network,
+           recipes=("contractive",), moving_label="without network (Picard + Anderson)"),
+    Method("without-network-plain", "classical", "without network, plain", RUST, "s", "--",
+           partial(_without_network, accelerate=False), _on_flows, ("contractive",),
+           moving_label="without network (Picard)"),
+    Method("without-network-lu", "classical", "without network, coarsest LU", FOREST, "D", "--",
+           partial(_without_network, coarsest="trained"), _static, ("contractive",)),
+    Method("without-network-multigrid", "classical", "without network, multigrid", RUST, "P",
+           "-.", partial(_without_network, coarsest="few"), _static, ("contractive",)),
     Method("ens-zero-field", "learned", "ENS without the residual", ORANGE, "v", "--",
            partial(_unrolled, "paper-zero-field"), _ablated, ("paper-zero-field",)),
     Method("ens-gradient", "learned", "ENS on the gradient", PURPLE, "^", "--",

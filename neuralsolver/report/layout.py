@@ -17,7 +17,7 @@ from neuralsolver.report.results import FAILURES, Printed, Row
 
 NOT_RUN = "not run"
 WORDS = {"DIVERGED": "diverged", "OUT_OF_MEMORY": "out of memory", "NOT_APPLICABLE": "n/a"}
-WORDS |= {"STEP_LIMIT": "at the step limit"}
+WORDS |= {"STEP_LIMIT": "at the step limit", "WITHOUT_NETWORK": "answered without network"}
 PRINTED_WORDS = {"OOM": "out of memory", "N/A": "n/a"}
 
 

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers.iterate import Iterate, Start, iterations
+from neuralsolver.solvers.iterate import Iterate, Start, Stepper, iterations
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.smoothing import Stencil, chebyshev_weights, stencil
 from neuralsolver.solvers.stopping import FixedSteps
@@ -72,11 +72,9 @@ class VCycle:
     def start(self) -> Start:
         """Nested iteration: the trained grid's answer, carried up with a cycle per grid between."""
         coarsest = self.levels[-1].problem
-        steps = FixedSteps(START_STEPS)
+        step, stop = self._first_steps()
         predicted = self.solver.predict(coarsest)
-        solution = yield from iterations(
-            self.solver.stepper(), coarsest, predicted, steps, stage="start"
-        )
+        solution = yield from iterations(step, coarsest, predicted, stop, stage="start")
         u, below = solution.tensor, coarsest
         for index in range(len(self.levels) - 2, 0, -1):
             level = self.levels[index].problem
@@ -85,6 +83,10 @@ class VCycle:
             below = level
         finest = self.problem
         return finest.impose(below.grid.prolong(u, finest.grid).to(finest.inputs))
+
+    def _first_steps(self) -> tuple[Stepper, FixedSteps]:
+        """What is done on the coarsest grid before its answer is carried up."""
+        return self.solver.stepper(), FixedSteps(START_STEPS)
 
     def inverse(self, u: Tensor, r: Tensor) -> Tensor:
         """An approximation of J(u)⁻¹r for any r, however little it looks like a residual.

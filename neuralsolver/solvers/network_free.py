@@ -6,20 +6,33 @@ place of the corrector stands what a classical iteration would do with the same 
     between walls    nothing: sweeps, with flexible GMRES or Anderson mixing around them
     flows            u ← u − L⁻¹F(u)      Picard, L = ∂ₜ − νΔ inverted mode by mode
 
-and the start is the first guess of the equation.
+and the start is the first guess of the equation. On a finer grid between walls the corrector is the
+coarsest solver of a V-cycle, and classical ones are at hand for its place: sparse factors of J on
+the trained grid, or more halvings of the grid and factors on a few points. With these the cycle is
+ordinary geometric multigrid.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from neuralsolver.equations import Problem
+from neuralsolver.equations.jacobian import sparse_jacobian
+from neuralsolver.reference.newton import Solve as Factor
+from neuralsolver.reference.newton import factorised
+from neuralsolver.solvers.iterate import Iterate, Stepper
+from neuralsolver.solvers.multilevel import START_STEPS, Level, VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.solvers.stopping import FixedSteps
 from neuralsolver.solvers.trained import TrainedSolver
 
 SWEEPS = 2
+FEW_POINTS = 8
+"""Points a side at which a plain hierarchy of grids ends."""
 
 
 class Multiple(nn.Module):
@@ -35,17 +48,80 @@ class Multiple(nn.Module):
         return self.factor * x
 
 
-def without_network(solver: TrainedSolver) -> TrainedSolver:
-    """The solver with its networks removed."""
+class FactorCycle(VCycle):
+    """V-cycles with sparse factors of J on the coarsest grid."""
+
+    factors: list[Factor] | None = None
+
+    def keep(self, mask: Tensor) -> None:
+        """Forget the samples that have stopped."""
+        super().keep(mask)
+        if self.factors is not None and len(self.factors) > 1:
+            pairs = zip(self.factors, mask.tolist(), strict=True)
+            self.factors = [factor for factor, kept in pairs if kept]
+
+    def _first_steps(self) -> tuple[Stepper, FixedSteps]:
+        def newton(now: Iterate) -> Tensor:
+            delta = self.correction(self.levels[-1:], now.u, now.residual)
+            return now.problem.impose(now.u + delta)
+
+        return newton, FixedSteps(1 if self.problem.equation.linear else START_STEPS)
+
+    def _coarsest(self, level: Level, u: Tensor, residual: Tensor, rho: Tensor) -> Tensor:
+        problem = level.problem
+        factors = self._factors(problem, u)
+        right = problem.grid.flatten(residual).double().cpu().numpy()
+        if len(factors) == 1:
+            found = factors[0](right.T).T
+        else:
+            found = np.stack([f(vector) for f, vector in zip(factors, right, strict=True)])
+        return problem.grid.unflatten(torch.from_numpy(np.ascontiguousarray(-found)), residual)
+
+    def _factors(self, problem: Problem, u: Tensor) -> list[Factor]:
+        """J⁻¹ of every sample, or one for all; once where J does not change."""
+        if self.factors is not None:
+            return self.factors
+        shared = not problem.equation.jacobian_reads
+        problem = problem.select([0]) if shared else problem
+        asked = problem.in_precision(torch.float64), u[: problem.batch].double()
+        factors = [factorised(matrix) for matrix in sparse_jacobian(*asked)]
+        if problem.equation.linear:
+            self.factors = factors
+        return factors
+
+
+@dataclass(frozen=True)
+class NetworkFree(TrainedSolver):
+    """A trained solver after its networks were removed; `coarsest` as in `without_network`."""
+
+    coarsest: int | None = None
+
+    def _alternative(self) -> None:
+        """None: this is the alternative."""
+
+    def _stepper(self, problem: Problem) -> Stepper:
+        if problem.equation.boundary == "torus":
+            return self.network.stepper()  # what inverts L mode by mode is at home on any grid
+        if self.coarsest is None or self.beyond(problem) is not None:
+            return super()._stepper(problem)
+        return FactorCycle(self.network, problem, self.coarsest)
+
+
+def without_network(solver: TrainedSolver, coarsest: int | None = None) -> NetworkFree:
+    """The solver with its networks removed.
+
+    Between walls, V-cycles down to `coarsest` points a side stand in their place where it is given,
+    with sparse factors there; otherwise nothing does.
+    """
     network = solver.network
-    picard = network.error == "integrated_residual"
+    picard = solver.equation.boundary == "torus"
     free = NeuralSolver(
         None,
         Multiple(-1.0 if picard else 0.0),
         step_size=1.0,
-        error=network.error if picard else "scaled_residual",
+        error="integrated_residual" if picard else "scaled_residual",
         corrector_reads=("error",),
         smoothing=0 if picard else network.smoothing or SWEEPS,
         stop=network.stop,
     )
-    return replace(solver, network=free, record={})
+    return NetworkFree(**{**vars(replace(solver, network=free, record={})), "coarsest": coarsest})

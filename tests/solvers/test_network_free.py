@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from neuralsolver.data.truth import truth
 from neuralsolver.equations import EQUATIONS, Problem
-from neuralsolver.solvers.network_free import without_network
+from neuralsolver.evaluation.metrics import relative_error
+from neuralsolver.solvers.network_free import FEW_POINTS, without_network
 from neuralsolver.training import load
 
 
@@ -32,3 +34,35 @@ def test_of_a_flow_picard_is_left():
     expected = problem.impose(guess - problem.measure(problem.residual(guess)))
     assert torch.allclose(one, expected, atol=1e-5)
     assert EQUATIONS["navier-stokes"].frames == solver.equation.frames
+
+
+@pytest.mark.parametrize("name", ["poisson", "nonlinear-helmholtz", "darcy"])
+@pytest.mark.parametrize("coarsest", [64, FEW_POINTS])
+def test_on_a_finer_grid_factors_stand_in_the_networks_place(name, coarsest):
+    solver = load(name)
+    problem = Problem.random(solver.equation, 100, count=2, seed=1)
+    classical = without_network(solver, coarsest).solve(problem, tolerance=1e-10)
+    assert classical.good
+    assert int(classical.steps.max()) <= 12
+    exact = torch.from_numpy(truth(solver.equation, problem.inputs.numpy()).solution)
+    assert float(relative_error(classical.tensor, exact).max()) < 1e-9
+
+
+def test_on_the_trained_grid_the_factors_are_those_of_newton():
+    solver = load("darcy")
+    problem = Problem.random(solver.equation, 64, count=3, seed=1)
+    solution = without_network(solver, 64).solve(problem, tolerance=1e-10)
+    assert solution.good
+    assert int(solution.steps.max()) == 1
+
+
+def test_samples_that_stop_take_their_factors_along():
+    solver = load("darcy")
+    problem = Problem.random(solver.equation, 64, count=3, seed=1)
+    free = without_network(solver, FEW_POINTS)
+    exact = free.solve(problem, tolerance=1e-12).tensor
+    start = problem.first_guess()
+    start[1] = exact[1]
+    solution = free.solve(problem, u0=start, tolerance=1e-9)
+    assert solution.steps[1] == 0
+    assert torch.allclose(solution.tensor, exact, rtol=1e-6, atol=1e-9)
