@@ -96,9 +96,13 @@ class NetworkFree(TrainedSolver):
 
     coarsest: int | None = None
 
+    def _alternative(self) -> None:
+        """None: this is the alternative."""
+
     def _stepper(self, problem: Problem) -> Stepper:
-        classical = problem.equation.boundary == "torus" or self.beyond(problem) is not None
-        if self.coarsest is None or classical:
+        if problem.equation.boundary == "torus":
+            return self.network.stepper()  # what inverts L mode by mode is at home on any grid
+        if self.coarsest is None or self.beyond(problem) is not None:
             return super()._stepper(problem)
         return FactorCycle(self.network, problem, self.coarsest)
 
@@ -110,12 +114,12 @@ def without_network(solver: TrainedSolver, coarsest: int | None = None) -> Netwo
     with sparse factors there; otherwise nothing does.
     """
     network = solver.network
-    picard = network.error == "integrated_residual"
+    picard = solver.equation.boundary == "torus"
     free = NeuralSolver(
         None,
         Multiple(-1.0 if picard else 0.0),
         step_size=1.0,
-        error=network.error if picard else "scaled_residual",
+        error="integrated_residual" if picard else "scaled_residual",
         corrector_reads=("error",),
         smoothing=0 if picard else network.smoothing or SWEEPS,
         stop=network.stop,

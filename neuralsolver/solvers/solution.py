@@ -170,6 +170,8 @@ class Solution:
         if branch is not None and not all(branch):
             others = f"{branch.count(False)} of {len(branch)}"
             lines.append(f"{others} on another branch of solutions than the one through zero")
+        if "answer_by" in self.notes:
+            lines.append(_answers_in_words(self.notes["answer_by"]))
         return "\n".join([*lines, *self.notes.get("remarks", ())])
 
     def _estimate_in_words(self, estimate: float) -> str:
@@ -182,6 +184,17 @@ class Solution:
         from neuralsolver.solvers.picture import plot_solution
 
         return plot_solution(self, path, sample)
+
+
+def _answers_in_words(by: list[str]) -> str:
+    """Whose answers they are, where a solve without the network stood beside (safeguard.py)."""
+    with_network = by.count("network")
+    if with_network == len(by):
+        return "answered by the network"
+    if not with_network:
+        return "answered without the network, whose residual was larger"
+    rest = len(by) - with_network
+    return f"answered by the network: {with_network}; without it, where that was better: {rest}"
 
 
 def _bound_in_words(bound: float) -> str:

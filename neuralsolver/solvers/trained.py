@@ -14,6 +14,8 @@ How a solve is composed (`TrainedSolver.compose`), by what the problem is and wh
                     tolerance = ε      when the residual is ε times that of the first guess
                     neither            ε = 1e-6; for as long as the residual improves, where a true
                                        solution leaves a residual
+    safeguard       flows: what did not end at a tolerance is solved again without the network, and
+                    for each sample the better answer returned (`safeguard.py`)
     polish          what ends without the tolerance is carried on by Newton's method
 """
 
@@ -48,6 +50,7 @@ from neuralsolver.solvers.multilevel import VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.norms import guess_norm, residual_norm
 from neuralsolver.solvers.preconditioner import NOT_LINEAR, as_operator
+from neuralsolver.solvers.safeguard import Finish, in_turn, safeguarded
 from neuralsolver.solvers.solution import Solution
 from neuralsolver.solvers.stopping import FixedSteps, ResidualBelow, StoppingRule
 from neuralsolver.solvers.torus import SpectralStep, cut
@@ -175,14 +178,35 @@ class TrainedSolver(Solver):
         start = self._start(problem, step, asked, stop) if u0 is None else u0
         if asked.steps is None:
             start = _near(problem, start)
-        finish = None
-        if (
-            asked.polish
-            and isinstance(stop, ResidualBelow)
-            and problem.equation.boundary == "walls"
-        ):
-            finish = partial(polished, tolerance=stop.tolerance)
-        return Solve(problem, start, self._accelerated(step, problem, asked), stop, finish)
+        accelerated = self._accelerated(step, problem, asked)
+        finish = in_turn(*self._guard(problem, u0, asked), *self._polish(problem, asked, stop))
+        return Solve(problem, start, accelerated, stop, finish)
+
+    def _alternative(self) -> TrainedSolver | None:
+        """What the answers of the network are held against: the same without it."""
+        from neuralsolver.solvers.network_free import without_network
+
+        return None if self.network.corrector is None else without_network(self)
+
+    def _guard(self, problem: Problem, u0: Tensor | None, asked: _Options) -> list[Finish]:
+        """A second solve without the network; none where a number of corrections is asked for."""
+        alternative = self._alternative()
+        if asked.steps is not None or problem.equation.boundary != "torus" or alternative is None:
+            return []
+
+        def without(samples: Tensor) -> Solve:
+            start = None if u0 is None else u0[samples]
+            options = {**vars(asked), "polish": False}
+            return alternative.compose(problem.select(samples), start, **options)
+
+        return [partial(safeguarded, alternative=without)]
+
+    def _polish(self, problem: Problem, asked: _Options, stop: StoppingRule) -> list[Finish]:
+        """Newton's method, where it is asked for and there is a tolerance to reach."""
+        walls = problem.equation.boundary == "walls"
+        if not (asked.polish and isinstance(stop, ResidualBelow) and walls):
+            return []
+        return [partial(polished, tolerance=stop.tolerance)]
 
     def _stepper(self, problem: Problem) -> Stepper:
         """Corrections on the trained grid or a finer one, or what does without."""
@@ -239,12 +263,11 @@ class TrainedSolver(Solver):
     ) -> Solve:
         """A flow on fewer points than trained: solved on the trained grid, and cut."""
         trained = problem.resampled(problem.equation.grid(self.resolution))
-        start = self.network.predict(trained)
-        if u0 is not None:
-            start = trained.impose(problem.grid.resample(u0, trained.grid))
+        given = None if u0 is None else trained.impose(problem.grid.resample(u0, trained.grid))
+        start = self.network.predict(trained) if given is None else given
         step = self._accelerated(self._stepper(trained), trained, asked)
 
-        def finish(solved: Solution) -> Iterations:
+        def cut_to_grid(solved: Solution) -> Iterations:
             answer = cut(solved, problem, stop)
             residual = problem.residual(answer.tensor)
             samples, norms = torch.arange(problem.batch), answer.residual_norms[-1]
@@ -252,6 +275,7 @@ class TrainedSolver(Solver):
             yield Observation("solve", *at, answer.residual_scale)
             return answer
 
+        finish = in_turn(*self._guard(trained, given, asked), cut_to_grid)
         return Solve(trained, start, step, stop, finish, stage="start")
 
 

@@ -1,0 +1,124 @@
+"""A network that never hurts: beside its answer, that of the same solve without it.
+
+A sample that its network has brought to the tolerance is done. Every other sample is solved again
+by an alternative, which is the network-free sibling (`network_free.without_network`) from its own
+start, with its own memory, under the same rule and budget. Of the two answers the one with the
+smaller measured residual is returned,
+
+    ‖F(u)‖ = min(‖F(u_network)‖, ‖F(u_classical)‖)        for each sample by itself,
+
+so it is never worse than without the network: not on average, but by construction. Steps of both
+kinds under one Anderson memory would be cheaper, and diverge: the differences that one of them
+leaves behind say nothing of the other.
+
+What an observer sees meanwhile is the better of the two so far. The notes of the solution say for
+each sample whose answer it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neuralsolver.equations import Problem
+from neuralsolver.solvers.iterate import Iterations, Observation, Solve, iterations
+from neuralsolver.solvers.norms import residual_norm
+from neuralsolver.solvers.solution import Solution, Status
+
+NETWORK, CLASSICAL = "network", "classical"
+NOTE = "answer_by"
+"""The note that says for each sample whose answer it is."""
+
+Finish = Callable[[Solution], Iterations]
+
+
+def safeguarded(solution: Solution, alternative: Callable[[Tensor], Solve]) -> Iterations:
+    """`solution`, or for each sample what `alternative` makes of it where that is better.
+
+    It is the `finish` of a `Solve`; `alternative` composes the solve of the samples that it is
+    given the numbers of.
+    """
+    waiting = [i for i, status in enumerate(solution.status) if status is not Status.TOLERANCE]
+    by = [NETWORK] * len(solution.status)
+    if not waiting:
+        return replace(solution, notes={**solution.notes, NOTE: by})
+    index = torch.tensor(waiting)
+    solve = alternative(index)
+    best = _Best(solve.problem, solution.tensor[index].to(solve.problem.inputs))
+    start = solve.start
+    if not isinstance(start, Tensor):
+        start = yield from _told_of(start, index)
+    loop = iterations(solve.stepper, solve.problem, start, solve.stop, "safeguard")
+    rows, offset = [solution.residual_norms], len(solution.residual_norms)
+    while True:
+        try:
+            seen = next(loop)
+        except StopIteration as end:
+            second: Solution = end.value
+            break
+        row = torch.full((1, len(by)), torch.nan, dtype=torch.float64)
+        now = best.with_(seen)
+        row[0, index[seen.samples]] = now.norms
+        rows.append(row)
+        yield replace(now, samples=index[seen.samples], step=seen.step + offset)
+    status, steps, tensor = list(solution.status), solution.steps.clone(), solution.tensor.clone()
+    steps[index] += second.steps
+    tensor[index] = best.u.to(tensor)
+    for i in index[best.changed].tolist():
+        by[i] = CLASSICAL
+        status[i] = second.status[waiting.index(i)]
+    return replace(
+        solution,
+        tensor=tensor,
+        status=tuple(status),
+        residual_norms=torch.cat(rows),
+        steps=steps,
+        notes={**solution.notes, NOTE: by},
+    )
+
+
+def in_turn(*finishes: Finish) -> Finish | None:
+    """One finish after another as a single one; none of none."""
+    if not finishes:
+        return None
+
+    def finish(solution: Solution) -> Iterations:
+        for one in finishes:
+            solution = yield from one(solution)
+        return solution
+
+    return finish
+
+
+class _Best:
+    """The best iterate of each sample so far, and which of them the alternative has changed."""
+
+    def __init__(self, problem: Problem, u: Tensor) -> None:
+        self.u, self.residual = u, problem.residual(u)
+        norms = residual_norm(problem.measure(self.residual)).cpu()
+        self.norms = norms.nan_to_num(torch.inf)
+        self.changed = torch.zeros(len(u), dtype=torch.bool)
+
+    def with_(self, seen: Observation) -> Observation:
+        """What was seen, wherever it is better than anything before."""
+        better = seen.norms < self.norms[seen.samples]
+        where = seen.samples[better]
+        self.u[where], self.residual[where] = seen.u[better], seen.residual[better]
+        self.norms[where] = seen.norms[better]
+        self.changed[where] = True
+        here = seen.samples
+        return replace(seen, u=self.u[here], residual=self.residual[here], norms=self.norms[here])
+
+
+def _told_of(start: Any, index: Tensor) -> Any:
+    """A start whose observations name the samples of the whole batch."""
+    while True:
+        try:
+            seen = next(start)
+        except StopIteration as end:
+            return end.value
+        yield replace(seen, samples=index[seen.samples])
