@@ -204,7 +204,7 @@ BLACK, GREY, BROWN, SAND = "#000000", "#7F7F7F", "#8C564B", "#C9B35B"
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 INDIGO, TEAL, OLIVE, WINE, STEEL = "#332288", "#44AA99", "#999933", "#882255", "#6699CC"
-SILVER, RUST, FOREST, VIOLET = "#BBBBBB", "#661100", "#117733", "#AA4499"
+SILVER, RUST, FOREST, VIOLET, STRAW = "#BBBBBB", "#661100", "#117733", "#AA4499", "#DDCC77"
 
 
 def _on_flows(experiment: Experiment) -> bool:
@@ -284,6 +284,8 @@ for _method in (
     *map(_ablation, BACKBONES.values()),
     Method("fno", "learned", "FNO", GREEN, "^", "--", partial(_operator, "fno"), recipes=("fno",),
            moving_label="FNO-3D", printed="FNO"),
+    Method("fno-h1", "learned", "FNO-3D, H¹ loss", STRAW, "^", ":", partial(_operator, "fno-h1"),
+           _on_flows, ("fno-h1",)),
     Method("pino", "learned", "PINO", ORANGE, "s", "--", partial(_operator, "pino"),
            recipes=("pino",), moving_label="PINO-3D", printed="PINO"),
     Method("pino-ttop", "optimised", "PINO(TTOP)", BROWN, "X", "-.", partial(_optimised, "pino"),

@@ -103,7 +103,7 @@ def test_what_is_at_its_tolerance_is_not_solved_again():
     assert solution.status == (Status.TOLERANCE,)
     assert set(stages) == {"solve"}
     assert answers(solution) == ["network"]
-    assert "answered by the network" in solution.summary()
+    assert "the answer of the solve with the network" in solution.summary()
 
 
 def test_an_observer_sees_residuals_that_do_not_rise_again():
