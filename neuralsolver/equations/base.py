@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -121,6 +122,10 @@ class Equation(ABC):
 
     def invert_linear_part(self, residual: Tensor) -> Tensor | None:
         """L⁻¹r for a part L of ∂F/∂u that is inverted exactly and cheaply, where one is known."""
+        return None
+
+    def invert_linearisation(self, u: Tensor) -> Callable[[Tensor], Tensor] | None:
+        """How L⁻¹r becomes J(u)⁻¹r, nearly, where that is known: see `invert_linear_part`."""
         return None
 
     def conditioning(self, inputs: Tensor) -> Tensor:

@@ -49,20 +49,21 @@ def laplacian(w: Tensor) -> Tensor:
     return field
 
 
-def advection(w: Tensor, kept: int, points: int) -> Tensor:
-    """The modes up to `kept` of v·∇w, from those of w (..., n, n), by products on `points` points.
+def advection(spectrum: Tensor, kept: int, points: int) -> Tensor:
+    """The modes up to `kept` of v·∇w, from those of the half spectrum of w (..., n, n/2 + 1).
 
-    Free of aliasing when 3 `kept` < `points`; the answer is on the grid of w.
+    By products on `points` points, free of aliasing when 3 `kept` < `points`. With v = (a, b) free
+    of divergence, v·∇w = (∂₁₁ − ∂₂₂)(ab) − ∂₁₂(a² − b²): of two products instead of four fields.
     """
-    n = w.shape[-1]
-    k1, k2, square = symbols(points, w.dtype, w.device)
-    transform = _with_modes(torch.fft.rfft2(w, norm="forward"), kept, points)
-    stream = transform / torch.where(square == 0, 1.0, square)
-    parts = torch.stack((k2 * stream, k1 * transform, -k1 * stream, k2 * transform))
-    v1, w1, v2, w2 = torch.fft.irfft2(1j * parts, s=(points, points), norm="forward")
-    product = torch.fft.rfft2(v1 * w1 + v2 * w2, norm="forward")
-    answer: Tensor = torch.fft.irfft2(_with_modes(product, kept, n), s=(n, n), norm="forward")
-    return answer
+    n = spectrum.shape[-2]
+    k1, k2, square = symbols(points, spectrum.real.dtype, spectrum.device)
+    stream = _with_modes(spectrum, kept, points) / torch.where(square == 0, 1.0, square)
+    velocity = torch.stack((k2 * stream, -k1 * stream))
+    a, b = torch.fft.irfft2(1j * velocity, s=(points, points), norm="forward")
+    stresses = torch.fft.rfft2(torch.stack((a * b, (a - b) * (a + b))), norm="forward")
+    shear, pull = _with_modes(stresses, kept, n)
+    k1, k2, _ = symbols(n, spectrum.real.dtype, spectrum.device)
+    return (k2**2 - k1**2) * shear + k1 * k2 * pull
 
 
 def resample(w: Tensor, points: int) -> Tensor:

@@ -34,8 +34,9 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
-from neuralsolver.equations.fourier import advection, laplacian, symbols, vorticity_derivatives
+from neuralsolver.equations.fourier import advection, symbols, vorticity_derivatives
 from neuralsolver.equations.tables import Tables
+from neuralsolver.equations.tangent import Tangent
 from neuralsolver.errors import InvalidInput
 from neuralsolver.reference.random_fields import periodic_field
 
@@ -127,21 +128,24 @@ class NavierStokes(Equation):
         return field.to(like)
 
     def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
-        if self.dealiasing == "none":
-            v1, v2, w1, w2, diffusion = vorticity_derivatives(u)
-            product = v1 * w1 + v2 * w2
-        else:
-            product, diffusion = self._clean_advection(u), laplacian(u)
-        transport = product - self.viscosity * diffusion - self.forcing_field(u)
-        return time_derivative(u, self.frame_spacing, self.time_order) + transport
+        change = time_derivative(u, self.frame_spacing, self.time_order)
+        if self.dealiasing != "none":
+            return change + self._clean_transport(u)
+        v1, v2, w1, w2, diffusion = vorticity_derivatives(u)
+        product = v1 * w1 + v2 * w2
+        return change + product - self.viscosity * diffusion - self.forcing_field(u)
 
-    def _clean_advection(self, u: Tensor) -> Tensor:
-        """v·∇w without aliasing."""
+    def _clean_transport(self, u: Tensor) -> Tensor:
+        """v·∇w − νΔw − f without aliasing, put together mode by mode."""
         n = u.shape[-1]
-        if self.dealiasing == "2/3":
-            return advection(u, kept=(n - 1) // 3, points=n)
-        # the next even grid: 3n/2 itself may be odd
-        return advection(u, kept=n // 2 - 1, points=2 * math.ceil(3 * n / 4))
+        # the grid of the 3/2 rule is the next even one: 3n/2 itself may be odd
+        cuts = ((n - 1) // 3, n) if self.dealiasing == "2/3" else (n // 2 - 1, 2 * -(-3 * n // 4))
+        spectrum = torch.fft.rfft2(u, norm="forward")
+        square = symbols(n, u.dtype, u.device)[2]
+        forcing = torch.fft.rfft2(self.forcing_field(u), norm="forward")
+        modes = advection(spectrum, *cuts) + self.viscosity * square * spectrum - forcing
+        transport: Tensor = torch.fft.irfft2(modes, s=(n, n), norm="forward")
+        return transport
 
     def impose(self, u: Tensor, inputs: Tensor) -> Tensor:
         if self.dealiasing == "2/3":
@@ -180,12 +184,18 @@ class NavierStokes(Equation):
         key = (*constants, residual.dtype, residual.device)
         table = _TABLES.get(key, lambda: _inverses(*constants).to(residual))
         spectrum = torch.fft.rfft2(residual)
-        modes = spectrum.flatten(0, 1).permute(2, 3, 1, 0).flatten(0, 1)
-        answer = table @ torch.cat([modes.real, modes.imag], -1)
-        real, imaginary = answer.chunk(2, -1)
-        found = torch.complex(real, imaginary).view(n, n // 2 + 1, frames, -1).permute(3, 2, 0, 1)
-        change: Tensor = torch.fft.irfft2(found.reshape(spectrum.shape), s=(n, n))
+        # rows of frames, one for the real and the imaginary part of each sample, mode by mode; rows
+        # times a table are three times as fast as a table times few columns
+        rows = torch.view_as_real(spectrum.flatten(0, 1)).permute(2, 3, 0, 4, 1)
+        answer = rows.reshape(n * (n // 2 + 1), -1, frames) @ table
+        found = answer.view(n, n // 2 + 1, -1, 2, frames).permute(2, 4, 0, 1, 3).contiguous()
+        modes = torch.view_as_complex(found).view(spectrum.shape)
+        change: Tensor = torch.fft.irfft2(modes, s=(n, n))
         return change
+
+    def invert_linearisation(self, u: Tensor) -> Tangent:
+        """The linearised flow, stepped through time."""
+        return Tangent(u, self.viscosity, self.frame_spacing)
 
     def check_grid(self, resolution: int) -> None:
         super().check_grid(resolution)
@@ -206,14 +216,15 @@ _TABLES = Tables(limit=400_000_000)
 
 
 def _inverses(n: int, frames: int, spacing: float, viscosity: float, order: int) -> Tensor:
-    """(∂ₜ + ν4π²|k|²)⁺ from all frames to all frames, for each mode of an n × n grid."""
+    """(∂ₜ + ν4π²|k|²)⁺ from all frames to all frames, for each mode of an n × n grid, transposed:
+    it acts on rows."""
     unit = torch.eye(frames, dtype=torch.float64)
     derivative = time_derivative(unit[:, :, None], spacing, order)[..., 0]
     square = symbols(n, torch.float64, torch.device("cpu"))[2].flatten()
     values, place = torch.unique(square, return_inverse=True)
     operators = derivative + viscosity * values[:, None, None] * unit
     inverses = torch.linalg.pinv(operators[:, :, 1:])
-    return torch.nn.functional.pad(inverses, (0, 0, 1, 0))[place]
+    return torch.nn.functional.pad(inverses, (0, 0, 1, 0)).mT.contiguous()[place]
 
 
 def time_derivative(w: Tensor, spacing: float, order: int = 2) -> Tensor:

@@ -131,6 +131,11 @@ def _contractive(recipe: str, accelerate: bool, setting: Setting) -> Solver:
     return With(setting.model(recipe), {"tolerance": tolerance, "accelerate": accelerate})
 
 
+def _carried_on(setting: Setting, network: bool = True) -> Solver:
+    trained = setting.model("contractive")
+    return With(trained if network else without_network(trained), {"polish": True})
+
+
 def _without_network(setting: Setting, accelerate: bool = True, coarsest: str = "") -> Solver:
     trained = setting.model("contractive")
     points = {"": None, "trained": trained.resolution, "few": FEW_POINTS}[coarsest]
@@ -199,7 +204,7 @@ BLACK, GREY, BROWN, SAND = "#000000", "#7F7F7F", "#8C564B", "#C9B35B"
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 INDIGO, TEAL, OLIVE, WINE, STEEL = "#332288", "#44AA99", "#999933", "#882255", "#6699CC"
-SILVER, RUST, FOREST = "#BBBBBB", "#661100", "#117733"
+SILVER, RUST, FOREST, VIOLET, STRAW = "#BBBBBB", "#661100", "#117733", "#AA4499", "#DDCC77"
 
 
 def _on_flows(experiment: Experiment) -> bool:
@@ -262,6 +267,10 @@ for _method in (
     Method("without-network-plain", "classical", "without network, plain", RUST, "s", "--",
            partial(_without_network, accelerate=False), _on_flows, ("contractive",),
            moving_label="without network (Picard)"),
+    Method("ens-newton", "learned", "ENS, then Newton-Krylov", VIOLET, "p", "-", _carried_on,
+           _on_flows, ("contractive",)),
+    Method("without-network-newton", "classical", "without network, then Newton-Krylov", FOREST,
+           "p", "--", partial(_carried_on, network=False), _on_flows, ("contractive",)),
     Method("without-network-lu", "classical", "without network, coarsest LU", FOREST, "D", "--",
            partial(_without_network, coarsest="trained"), _static, ("contractive",)),
     Method("without-network-multigrid", "classical", "without network, multigrid", RUST, "P",
@@ -275,6 +284,8 @@ for _method in (
     *map(_ablation, BACKBONES.values()),
     Method("fno", "learned", "FNO", GREEN, "^", "--", partial(_operator, "fno"), recipes=("fno",),
            moving_label="FNO-3D", printed="FNO"),
+    Method("fno-h1", "learned", "FNO-3D, H¹ loss", STRAW, "^", ":", partial(_operator, "fno-h1"),
+           _on_flows, ("fno-h1",)),
     Method("pino", "learned", "PINO", ORANGE, "s", "--", partial(_operator, "pino"),
            recipes=("pino",), moving_label="PINO-3D", printed="PINO"),
     Method("pino-ttop", "optimised", "PINO(TTOP)", BROWN, "X", "-.", partial(_optimised, "pino"),

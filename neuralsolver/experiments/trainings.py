@@ -11,6 +11,7 @@ paper-…          the paper's ablations of it: another error signal, another ba
                  term in the loss                                                    (App. D)
 fno, pino        a plain Fourier neural operator with the relative H¹ loss, and with data and
                  residual loss                                                       (Sec. C.4)
+fno-h1           on trajectories, where fno has the relative L² loss, the H¹ loss of its authors
 operator, …      the network of ENS trained as such: the matched-backbone rows       (Tab. 9)
 …-cnn            on trajectories, the convolutional network in the transformer's place
 """
@@ -174,6 +175,8 @@ PLANS: dict[str, Plan] = {
     # of two, as PINO: an FNO in space and time takes ten times as long as the others
     "data-space-time": Plan("relative_l2", 1, batch_size=2, unroll=0, shortest_unroll=0,
                             learning_rate=2e-3, **STATE),
+    "data-space-time-h1": Plan("relative_h1", 1, batch_size=2, unroll=0, shortest_unroll=0,
+                               learning_rate=2e-3, **STATE),
     "physics-space-time": Plan("physics_informed", 1, batch_size=2, unroll=0, shortest_unroll=0,
                                learning_rate=2e-3, **STATE),
 }
@@ -255,6 +258,7 @@ PRESETS: list[Preset] = [
     Preset("paper-cnn", kolmogorov, "cnn", "cnn", "unroll-moving", 960, places=False),
     Preset("paper-cnn", moving, "cnn", "cnn", "unroll-moving", 960, step_size=0.1, places=False),
     Preset("fno", moving, "fno-3d", None, "data-space-time", 400),
+    Preset("fno-h1", moving, "fno-3d", None, "data-space-time-h1", 400),
     Preset("pino", moving, "fno-3d", None, "physics-space-time", 240),
     Preset("operator", moving, "transformer", None, "data-moving", 2400),
     Preset("operator-cnn", moving, "cnn", None, "data-moving", 960),

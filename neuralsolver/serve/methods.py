@@ -93,9 +93,9 @@ def _contractive(models: Models, task: Task, mode: str) -> Method:
     if mode == "plain":
         return Method("ens-plain", "ENS, plain", solver, {"steps": task.steps})
     # what does not get there by itself is finished classically, as by `ens solve`
-    options: dict[str, Any] = {"polish": True}
+    options: dict[str, Any] = {"polish": not task.problem.equation.has_floor}
     if task.tolerance is not None:
-        options["tolerance"] = task.tolerance
+        options = {"polish": True, "tolerance": task.tolerance}
     return Method("ens-accelerated", "ENS, accelerated", solver, options)
 
 

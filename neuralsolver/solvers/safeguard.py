@@ -52,11 +52,11 @@ def safeguarded(solution: Solution, alternative: Callable[[Tensor], Solve]) -> I
     start = solve.start
     if not isinstance(start, Tensor):
         start = yield from _told_of(start, index)
-    loop = iterations(solve.stepper, solve.problem, start, solve.stop, "safeguard")
+    running = _run(solve, start)
     rows, offset = [solution.residual_norms], len(solution.residual_norms)
     while True:
         try:
-            seen = next(loop)
+            seen = next(running)
         except StopIteration as end:
             second: Solution = end.value
             break
@@ -77,8 +77,14 @@ def safeguarded(solution: Solution, alternative: Callable[[Tensor], Solve]) -> I
         status=tuple(status),
         residual_norms=torch.cat(rows),
         steps=steps,
-        notes={**solution.notes, NOTE: by},
+        notes={**_joined(solution, second, index), NOTE: by},
     )
+
+
+def _run(solve: Solve, start: Tensor) -> Iterations:
+    """The loop of a composed solve, and what finishes it."""
+    second = yield from iterations(solve.stepper, solve.problem, start, solve.stop, "safeguard")
+    return second if solve.finish is None else (yield from solve.finish(second))
 
 
 def in_turn(*finishes: Finish) -> Finish | None:
@@ -92,6 +98,18 @@ def in_turn(*finishes: Finish) -> Finish | None:
         return solution
 
     return finish
+
+
+def _joined(first: Solution, second: Solution, index: Tensor) -> dict[str, Any]:
+    """The notes of both; what was carried on counts for the sample whoever's answer it has."""
+    notes, name = dict(first.notes), "classical_iterations"
+    if name in second.notes:
+        counts = dict(notes.get(name, {}))
+        for i, count in second.notes[name].items():
+            sample = int(index[i])
+            counts[sample] = counts.get(sample, 0) + count
+        notes[name] = counts
+    return notes
 
 
 class _Best:

@@ -191,11 +191,11 @@ def _answers_in_words(by: list[str]) -> str:
     """Whose answers they are, where a solve without the network stood beside (safeguard.py)."""
     with_network = by.count("network")
     if with_network == len(by):
-        return "answered by the network"
+        return "the answer of the solve with the network"
     if not with_network:
-        return "answered without the network, whose residual was larger"
+        return "the answer of the solve without the network, whose residual was smaller"
     rest = len(by) - with_network
-    return f"answered by the network: {with_network}; without it, where that was better: {rest}"
+    return f"answers with the network: {with_network}, without it, where that was better: {rest}"
 
 
 def _bound_in_words(bound: float) -> str:

@@ -2,7 +2,8 @@
 
 How a solve is composed (`TrainedSolver.compose`), by what the problem is and what is asked for:
 
-    precision       that of the equation; the networks stay in float32 (iterative refinement)
+    precision       that of the equation, or float64 where a tolerance asks for more; the networks
+                    stay in float32 (iterative refinement)
     start           the prediction; on a finer grid, nested iteration from the trained one
     step            a correction; on a finer grid a V-cycle (walls), or a correction of the modes
                     that the trained grid has (torus); a flow on fewer points is solved on the
@@ -15,10 +16,13 @@ How a solve is composed (`TrainedSolver.compose`), by what the problem is and wh
                     tolerance = ε      when the residual is ε times that of the first guess
                     neither            ε = 1e-6; for as long as the residual improves, where a true
                                        solution leaves a residual
-    safeguard       what did not end at a tolerance is solved again without the network, by Picard's
-                    steps or between walls by V-cycles down to a few points, and for each sample the
-                    better answer returned (`safeguard.py`)
-    polish          what ends without the tolerance is carried on by Newton's method
+    polish          what ends without the tolerance is carried on by Newton's method; a flow also
+                    without a tolerance, for a few steps
+    safeguard       what did not end at a tolerance is solved again without the network: flows by
+                    Picard's steps, polished likewise; between walls, before any polishing, by
+                    V-cycles down to a few points. For each sample the better answer is returned
+                    (`safeguard.py`); not where a number of steps or the plain iteration is asked
+                    for
 """
 
 from __future__ import annotations
@@ -50,6 +54,7 @@ from neuralsolver.solvers.iterate import (
 from neuralsolver.solvers.multigrid import MultigridStep, NewtonStep
 from neuralsolver.solvers.multilevel import VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.solvers.newton_krylov import newton_krylov
 from neuralsolver.solvers.norms import guess_norm, residual_norm
 from neuralsolver.solvers.preconditioner import NOT_LINEAR, as_operator
 from neuralsolver.solvers.safeguard import Finish, in_turn, safeguarded
@@ -67,6 +72,8 @@ FAR = 20.0
 has up to five times as much: small errors that oscillate from point to point weigh heavily."""
 LONGEST = 2.0
 """The longest box, in its widths, on which the corrector of a square still is worth its time."""
+SINGLE = 1e-5
+"""Below this tolerance float64 is needed: float32 resolves the residual of a flow to 1e-6."""
 MEMORY, MEMORY_OF_FRAMES = 8, 15
 """Iterates that are mixed: with fewer, a flow of smaller viscosity drifts away again."""
 
@@ -156,8 +163,7 @@ class TrainedSolver(Solver):
     def run(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Iterations:
         """The solve that `compose` describes, in natural units."""
         self.check(problem)
-        precision = _Options(**options).precision or problem.equation.precision
-        problem = problem.in_precision(precision)
+        problem = problem.in_precision(_Options(**options).precision_of(problem.equation))
         given = None if u0 is None else torch.as_tensor(u0).to(problem.inputs)
         run = partial(super().run, **options)
         solution = yield from in_natural_units(run, problem, given)
@@ -170,7 +176,7 @@ class TrainedSolver(Solver):
         """A solve with the options `steps` or `tolerance`, `accelerate`, `polish`, `precision`."""
         asked = _Options(**options)
         self.check(problem)
-        problem = problem.in_precision(asked.precision or problem.equation.precision)
+        problem = problem.in_precision(asked.precision_of(problem.equation))
         if u0 is not None:
             u0 = problem.impose(torch.as_tensor(u0).to(problem.inputs))
         stop = self._rule(asked)
@@ -181,7 +187,7 @@ class TrainedSolver(Solver):
         if asked.steps is None:
             start = _near(problem, start)
         accelerated = self._accelerated(step, problem, asked)
-        finish = in_turn(*self._guard(problem, u0, asked), *self._polish(problem, asked, stop))
+        finish = in_turn(*self._finishes(problem, u0, asked, stop))
         return Solve(problem, start, accelerated, stop, finish)
 
     def _alternative(self) -> TrainedSolver | None:
@@ -193,25 +199,39 @@ class TrainedSolver(Solver):
         walls = self.equation.boundary == "walls"
         return without_network(self, FEW_POINTS if walls else None)
 
-    def _guard(self, problem: Problem, u0: Tensor | None, asked: _Options) -> list[Finish]:
-        """A second solve without the network; none where a number of corrections is asked for."""
+    def _finishes(
+        self, problem: Problem, u0: Tensor | None, asked: _Options, stop: StoppingRule
+    ) -> list[Finish]:
+        """What follows the loop: the cheaper of polish and safeguard comes first."""
+        guard, polish = self._guard(problem, u0, asked, stop), self._polish(problem, asked, stop)
+        return guard + polish if problem.equation.boundary == "walls" else polish + guard
+
+    def _guard(
+        self, problem: Problem, u0: Tensor | None, asked: _Options, stop: StoppingRule
+    ) -> list[Finish]:
+        """A second solve without the network, unless its bare iteration is what is asked for."""
         alternative = None if self.beyond(problem) else self._alternative()
-        if asked.steps is not None or alternative is None:
+        bare = isinstance(stop, FixedSteps) or asked.accelerate is False
+        if bare or alternative is None:
             return []
 
         def without(samples: Tensor) -> Solve:
             start = None if u0 is None else u0[samples]
-            options = {**vars(asked), "polish": False}
+            options = dict(vars(asked))
+            if problem.equation.boundary == "walls":
+                options["polish"] = False  # the better answer is polished, not both
             return alternative.compose(problem.select(samples), start, **options)
 
         return [partial(safeguarded, alternative=without)]
 
     def _polish(self, problem: Problem, asked: _Options, stop: StoppingRule) -> list[Finish]:
-        """Newton's method, where it is asked for and there is a tolerance to reach."""
-        walls = problem.equation.boundary == "walls"
-        if not (asked.polish and isinstance(stop, ResidualBelow) and walls):
+        """Newton's method, where it is asked for; between walls it needs a tolerance to reach."""
+        tolerance = stop.tolerance if isinstance(stop, ResidualBelow) else None
+        if not asked.polish or isinstance(stop, FixedSteps):
             return []
-        return [partial(polished, tolerance=stop.tolerance)]
+        if problem.equation.boundary == "torus":
+            return [partial(newton_krylov, tolerance=tolerance)]
+        return [] if tolerance is None else [partial(polished, tolerance=tolerance)]
 
     def _stepper(self, problem: Problem) -> Stepper:
         """Corrections on the trained grid or a finer one, or what does without."""
@@ -281,7 +301,7 @@ class TrainedSolver(Solver):
             yield Observation("solve", *at, answer.residual_scale)
             return answer
 
-        finish = in_turn(*self._guard(trained, given, asked), cut_to_grid)
+        finish = in_turn(*self._finishes(trained, given, asked, stop), cut_to_grid)
         return Solve(trained, start, step, stop, finish, stage="start")
 
 
@@ -308,6 +328,11 @@ class _Options:
     accelerate: bool | None = None
     polish: bool = False
     precision: torch.dtype | None = None
+
+    def precision_of(self, equation: Equation) -> torch.dtype:
+        """What an equation is solved in."""
+        fine = self.tolerance is not None and self.tolerance < SINGLE
+        return self.precision or (torch.float64 if fine else equation.precision)
 
     def __post_init__(self) -> None:
         if self.steps is not None and self.tolerance is not None:

@@ -13,7 +13,7 @@ from neuralsolver.experiments.recipes import make_plan, make_solver
 from neuralsolver.experiments.trainings import SCALES, recipes_for
 from neuralsolver.solvers import Iterate
 from neuralsolver.training import fit
-from neuralsolver.training.objectives import OBJECTIVES, Batch, relative_l2
+from neuralsolver.training.objectives import OBJECTIVES, Batch, h1_norm, relative_l2
 from tests.training.job import InMemory
 
 RECIPES = recipes_for(NavierStokes())
@@ -44,6 +44,31 @@ def test_a_few_batches_lower_the_loss(recipe, examples, tmp_path):
     assert record.skipped == 0
     assert math.isfinite(after)
     assert after < 0.9 * before
+
+
+def test_the_paper_s_own_residual_trains_too(tmp_path):
+    """Second order in time, products with their aliases: `--set time_order=2 dealiasing=none`."""
+    equation = equation_named("navier-stokes", {"frames": 6})
+    assert (equation.time_order, equation.dealiasing) == (2, "none")
+    examples = InMemory(equation, TINY.batch_size, 16)
+    solver = make_solver("paper", equation, TINY, seed=1)
+    changes = {"batches": 12, "warmup": 1, "learning_rate": 4e-3}
+    plan = make_plan("paper", equation, TINY, **changes)
+    before = loss(solver, plan, examples)
+    fit(solver, examples, plan, tmp_path)
+    assert loss(solver, plan, examples) < 0.9 * before
+
+
+def test_on_the_torus_the_h1_norm_goes_around():
+    n = 32
+    r = torch.arange(n, dtype=torch.float64) / n
+    wave = torch.sin(2 * math.pi * r)[None, None, None, :, None].expand(1, 1, 3, n, n)
+    moved = torch.roll(wave, 7, -2)
+    assert torch.allclose(h1_norm(wave, around=True), h1_norm(moved, around=True))
+    assert not torch.allclose(h1_norm(wave), h1_norm(moved))
+    # 1/2 for the square of a sine, (2π)² times that for its slope
+    expected = math.sqrt(wave.numel() * 0.5 * (1 + (2 * math.pi) ** 2))
+    assert float(h1_norm(wave, around=True)) == pytest.approx(expected, rel=0.01)
 
 
 @pytest.mark.parametrize(
