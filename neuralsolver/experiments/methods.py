@@ -189,6 +189,7 @@ BLACK, GREY, BROWN, SAND = "#000000", "#7F7F7F", "#8C564B", "#C9B35B"
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 INDIGO, TEAL, OLIVE, WINE, STEEL = "#332288", "#44AA99", "#999933", "#882255", "#6699CC"
+MAGENTA = "#AA4499"
 
 
 def _on_flows(experiment: Experiment) -> bool:
@@ -260,6 +261,8 @@ for _method in (
     Method("pino-ttop", "optimised", "PINO(TTOP)", BROWN, "X", "-.", partial(_optimised, "pino"),
            recipes=("pino",), samples=PER_NETWORK, moving_label="PINO-3D(TTOP)",
            printed="PINO(TTOP)"),
+    Method("poseidon", "learned", "POSEIDON", MAGENTA, "h", ":", partial(_operator, "poseidon"),
+           recipes=("poseidon",), printed="POSEIDON"),
     Method("operator", "learned", "CNN-FNO-CNN", SKY, "^", "--", partial(_operator, "operator"),
            _matched, ("operator",), moving_label="transformer", table="matched"),
     Method("operator-pino", "learned", "CNN-FNO-CNN(PINO)", INDIGO, "v", ":",

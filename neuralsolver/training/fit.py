@@ -127,9 +127,7 @@ class _Run:
     def __init__(self, solver: nn.Module, plan: Plan, folder: Path, world: World) -> None:
         self.solver, self.plan, self.folder, self.world = solver, plan, folder, world
         self.parameters = [p for p in solver.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(
-            self.parameters, lr=plan.learning_rate, weight_decay=plan.weight_decay
-        )
+        self.optimizer = torch.optim.AdamW(_groups(solver, plan), lr=plan.learning_rate)
         self.average = [p.detach().clone() for p in self.parameters] if plan.ema else []
         self.record = Record()
         self.bad = 0
@@ -166,7 +164,7 @@ class _Run:
     def batch(self, examples: Examples | Source, progress: float) -> None:
         """One batch: all its losses, each back-propagated as it comes."""
         for group in self.optimizer.param_groups:
-            group["lr"] = self.plan.rate(self.record.updates, progress)
+            group["lr"] = group["share"] * self.plan.rate(self.record.updates, progress)
         if hasattr(examples, "draw"):
             share = range(self.plan.batch_size)[self.world.rank :: self.world.size]
             self._learn(examples.draw(self.plan.seed, self.record.batches, share))
@@ -182,6 +180,8 @@ class _Run:
         problem = Problem(examples.equation, inputs.to(self.world.device))
         steps = self.plan.corrections(self.record.batches)
         batch = Batch(problem, target.to(self.world.device), steps)
+        chance = self.plan.chances(self.record.batches, len(index))
+        batch.chance = torch.from_numpy(chance[self.world.rank :: self.world.size])
         if self.plan.replay:
             batch.start = self._recall(index, len(examples), target)
         self._learn(batch)
@@ -306,6 +306,25 @@ class _Run:
         for i, average in enumerate(self.average):
             average.copy_(tensors[f"average.{i}"])
         self.memory = tensors.get("memory")
+
+
+def _groups(solver: nn.Module, plan: Plan) -> list[dict[str, Any]]:
+    """The parameters with their share of the learning rate and their decay.
+
+    Both are those of the plan, unless a network has `rate_shares` of its own.
+    """
+    shares: dict[nn.Parameter, tuple[float, bool]] = {}
+    for module in solver.modules():
+        if hasattr(module, "rate_shares"):
+            shares |= module.rate_shares()
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for parameter in solver.parameters():
+        if parameter.requires_grad:
+            groups.setdefault(shares.get(parameter, (1.0, True)), []).append(parameter)
+    return [
+        {"params": chosen, "share": share, "weight_decay": plan.weight_decay if decays else 0.0}
+        for (share, decays), chosen in groups.items()
+    ]
 
 
 def busy_seconds(device: torch.device) -> float:
