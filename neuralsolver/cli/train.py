@@ -37,6 +37,10 @@ def train(
         list[str] | None,
         typer.Option("--plan", metavar="NAME=VALUE", help="A field of the plan; repeatable."),
     ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(help="Go on from these weights: a published file for the recipe poseidon."),
+    ] = None,
     runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
     data: DataFolder = None,
     threads: Threads = 1,
@@ -68,6 +72,8 @@ def train(
         raise InvalidInput("--set", "an equation beside it", "no equation")
     chosen = None if equation is None else equation_to_train(equation, constants)
     if recipe in DENOISERS and chosen is not None:
+        if start is not None:
+            raise InvalidInput("--start", "the recipe poseidon beside it", recipe)
         with _Display(f"{chosen.name} {recipe}", None) as display:
             name = f"{chosen.name}-{recipe}"
             model = train_denoiser(name, runs, minutes=budget_minutes, report=display)
@@ -79,8 +85,10 @@ def train(
             raise InvalidInput("--budget-minutes", "no --plan batches beside it", budget_minutes)
         changes["budget_minutes"] = budget_minutes
 
+    weights = None if start is None else Path(start)
+
     def described(equation: Equation) -> Training:
-        return Training(equation, recipe, size, seed, changes=changes)
+        return Training(equation, recipe, size, seed, changes=changes, start=weights)
 
     first = os.environ.get("RANK", "0") == "0"
     board = runs / "tensorboard" if tensorboard and first else None

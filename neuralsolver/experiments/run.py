@@ -13,6 +13,7 @@ import neuralsolver
 from neuralsolver.data import Dataset, DatasetSpec, generate
 from neuralsolver.data.dataset import canonical
 from neuralsolver.equations import Equation
+from neuralsolver.experiments.fine_tuning import FINE_TUNING, fingerprint, started_solver
 from neuralsolver.experiments.recipes import Stage, described, make_solver, make_stages
 from neuralsolver.experiments.rows import machine
 from neuralsolver.experiments.trainings import Scale
@@ -37,7 +38,8 @@ Report = Callable[[str, float, Record], None]
 class Training:
     """One model to be trained: everything that determines it.
 
-    `changes` replace fields of its plans; `coarsening` divides the resolution of the scale.
+    `changes` replace fields of its plans; `coarsening` divides the resolution of the scale. `start`
+    is a file of published weights, which are fine-tuned.
     """
 
     equation: Equation
@@ -46,17 +48,21 @@ class Training:
     seed: int = 0
     coarsening: int = 1
     changes: Mapping[str, Any] = field(default_factory=dict)
+    start: Path | None = None
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """How it is trained, grid by grid."""
-        changes = {"seed": self.seed, **self.changes}
+        tuning = {} if self.start is None else FINE_TUNING
+        changes = {"seed": self.seed, **tuning, **self.changes}
         return make_stages(
             self.recipe, self.equation, self.scale, coarsening=self.coarsening, **changes
         )
 
     def solver(self) -> NeuralSolver:
-        """Its networks before any training."""
+        """Its networks before any training of ours."""
+        if self.start is not None:
+            return started_solver(self.recipe, self.equation, self.scale, self.start, self.seed)
         return make_solver(self.recipe, self.equation, self.scale, self.seed)
 
     def folder(self, runs: Path) -> Path:
@@ -67,9 +73,11 @@ class Training:
             "samples": self.scale.samples,
             "stages": [asdict(stage) for stage in self.stages],
         }
+        if self.start is not None:
+            determining["start"] = fingerprint(self.start)
         text = json.dumps(determining, sort_keys=True)
-        fingerprint = hashlib.sha256(text.encode()).hexdigest()[:12]
-        return runs / self.equation.name / self.recipe / f"{self.scale.name}-{fingerprint}"
+        name = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return runs / self.equation.name / self.recipe / f"{self.scale.name}-{name}"
 
 
 def train(
@@ -145,12 +153,14 @@ class _Run:
 
     def record(self) -> dict[str, Any]:
         """How the model came about."""
+        start = self.training.start
         return {
             "recipe": self.training.recipe,
             "scale": self.training.scale.name,
             "seed": self.training.seed,
             "data": {"samples": self.training.scale.samples, "fingerprint": self.fingerprint},
             "stages": self.done,
+            **({} if start is None else {"start": fingerprint(start)}),
             "machine": machine(),
             "version": neuralsolver.__version__,
         }

@@ -3,11 +3,12 @@
     static        u(f)       = scOT( (f − m)/s, 1 )                  the limit of a long time
     trajectory    w(t + τ)   = w(t) + d scOT( (w(t) − m)/s, τ/T )    one call for each frame
 
-A flow is packed like this: vorticity is the one channel that goes in, the frame at the lead time is
-the one that comes out, and lead times are fractions of the whole trajectory T. (The published network
-has density, two velocities and pressure, and t/20.) m, s and d are the usual mean and size of inputs
-and answers, as its own data are normalised. What is learned of a flow is the change, which is one of
-the options of the published code (`learn_residual`); with it the first guess is where one begins.
+A flow is packed like this: vorticity is the one channel that goes in, the frame at the lead time
+is the one that comes out, and lead times are fractions of the whole trajectory T. (The published
+network has density, two velocities and pressure, and t/20.) m, s and d are the usual mean and size
+of inputs and answers, as its own data are normalised. What is learned of a flow is the change,
+which is an option of the published code (`learn_residual`): an untrained network then answers with
+the first guess.
 
 Frames are reached from frame 0 directly, or with `reach` = r in hops of at most r frames:
 

@@ -3,9 +3,9 @@
     v_0      = N( E a )                            p × p points to one token
     s_l      = blocks_l(v_l)                       way in, levels l = 0 … L−1, width 2^l E
     v_{l+1}  = N( M (v_l + s_l) )                  four tokens to one
-    z_{L−1}  = blocks(s_{L−1}) ,                   way out
+    z_{L−1}  = blocks(s_{L−1})                     way out
     z_l      = blocks( S z_{l+1} + C_l(s_l) )      one token to four; skips through ConvNeXt blocks
-    u        = X R z_0                             one token to p × p points, then a 5 × 5 convolution
+    u        = X R z_0                             one token to p × p points, a 5 × 5 convolution
 
     C(s) = s + γ ⊙ D gelu( U N(K s) )              K a 7 × 7 convolution of each channel by itself
 
@@ -66,7 +66,8 @@ class ScOT(nn.Module):
     ) -> None:
         super().__init__()
         sizes = {"image_size": image_size, "patch": patch, "width": width, "window": window}
-        _check({**sizes, "in_channels": in_channels, "out_channels": out_channels}, depths, heads)
+        channels = {"in_channels": in_channels, "out_channels": out_channels}
+        _check({**sizes, **channels, "expansion": expansion}, depths, heads)
         if len(skips) != len(depths) or skips[-1] != 0:
             raise InvalidInput("skips", "one number for each level, 0 for the last", list(skips))
         self.in_channels, self.image_size = in_channels, image_size

@@ -2,12 +2,12 @@
 
     block     v ↦ v + N(A(v)),   then   v ↦ v + N(F(v))          the norm comes after the branch
     A(v)   =  W softmax(τ q̂·k̂ + B) V,   q̂ = q/‖q‖, k̂ = k/‖k‖     inside windows of w × w tokens
-    B      =  16 σ(M(ℓ(Δ₁), ℓ(Δ₂))),   ℓ(Δ) = sign Δ log₂(1 + 8|Δ|/(w−1)) / 3     a small network M of
-                                                                     the distance Δ, one per head
+    B      =  16 σ(M(ℓ(Δ₁), ℓ(Δ₂)))                              M a small network of the distance Δ
+    ℓ(Δ)   =  sign Δ log₂(1 + 8|Δ|/(w−1)) / 3
     F(v)   =  D gelu(U v)
     N(v)   =  s(t) ⊙ (v − mean v)/(var v + ε)^½ + b(t)            s, b affine in the lead time t
 
-The temperature τ is learned for each head, e^2.3 at first and at most 100. Every second block shifts
+The temperature τ is learned for each head, 10 at first and at most 100. Every second block shifts
 the windows by half of one; tokens that only the shift has brought together from opposite sides do
 not see each other. A grid no larger than a window is one window and is not shifted.
 
@@ -77,7 +77,7 @@ class WindowAttention(nn.Module):
         self.output = small(nn.Linear(width, width))
 
     def forward(self, windows: Tensor, apart: Tensor | None) -> Tensor:
-        """Windows as (count, w², width); `apart` (windows of a sample, w², w²) is what is hidden."""
+        """Windows are (count, w², width); `apart` (windows of a sample, w², w²) is hidden."""
         count, tokens, _ = windows.shape
         q, k, v = (
             layer(windows).view(count, tokens, self.heads, -1).transpose(1, 2)

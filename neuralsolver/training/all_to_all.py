@@ -25,7 +25,7 @@ def l1_error(prediction: Tensor, target: Tensor) -> Tensor:
 
 
 def all_to_all(solver: Any, batch: Any) -> Iterator[Tensor]:
-    """Relative L¹ error of frames, each from one at or before its time; `batch` as in objectives."""
+    """Relative L¹ error of frames, each from one at or before its time."""
     trajectories = batch.target[:, 0]
     count, frames = trajectories.shape[:2]
     first, last = torch.triu_indices(frames, frames)
