@@ -159,7 +159,7 @@ for _where, _usual in (
 ):
     network("scot", "paper", "poseidon", _where, **SIZES["B"], **_usual)
     network("scot", "desk", "poseidon", _where, image_size=64, width=32, depths=[2, 2, 2],
-            heads=[2, 4, 8], skips=[1, 1, 0], **_usual)
+            heads=[2, 4, 8], skips=[1, 1, 0], window=8, **_usual)
     network("scot", "tiny", "poseidon", _where, image_size=16, patch=2, width=8, depths=[2, 2],
             heads=[1, 2], skips=[1, 0], window=4, **_usual)
 

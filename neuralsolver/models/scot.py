@@ -128,7 +128,8 @@ class ConvNeXt(nn.Module):
 
     def forward(self, s: Tensor, time: Tensor) -> Tensor:
         v = self.norm(self.depthwise(s.movedim(-1, 1)).movedim(1, -1), time)
-        return s + self.scale * self.down(functional.gelu(self.up(v)))
+        change: Tensor = self.scale * self.down(functional.gelu(self.up(v)))
+        return s + change
 
 
 class Merge(nn.Module):
@@ -170,7 +171,8 @@ def resampled(x: Tensor, grid: tuple[int, ...]) -> Tensor:
     for n, m in zip(reversed(x.shape[-2:]), reversed(grid), strict=True):
         room += [m // 2 - n // 2, (m + 1) // 2 - (n + 1) // 2]
     spectrum = torch.fft.ifftshift(functional.pad(spectrum, room), dim=(-2, -1))
-    return torch.fft.ifft2(spectrum, norm="forward").real
+    field: Tensor = torch.fft.ifft2(spectrum, norm="forward").real
+    return field
 
 
 def _through(blocks: nn.Module, v: Tensor, time: Tensor) -> Tensor:

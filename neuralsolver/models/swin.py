@@ -126,7 +126,8 @@ class SwinBlock(nn.Module):
 
     def forward(self, v: Tensor, time: Tensor) -> Tensor:
         v = v + self.attention_norm(self._attended(v), time)
-        return v + self.feedforward_norm(self.down(functional.gelu(self.up(v))), time)
+        fed: Tensor = self.feedforward_norm(self.down(functional.gelu(self.up(v))), time)
+        return v + fed
 
     def _attended(self, v: Tensor) -> Tensor:
         rows, columns = v.shape[1:3]

@@ -315,8 +315,9 @@ def _groups(solver: nn.Module, plan: Plan) -> list[dict[str, Any]]:
     """
     shares: dict[nn.Parameter, tuple[float, bool]] = {}
     for module in solver.modules():
-        if hasattr(module, "rate_shares"):
-            shares |= module.rate_shares()
+        own: Any = getattr(module, "rate_shares", None)
+        if own is not None:
+            shares |= own()
     groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for parameter in solver.parameters():
         if parameter.requires_grad:
