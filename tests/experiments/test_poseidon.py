@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 
+from neuralsolver.cli import run as command_line
 from neuralsolver.equations import Darcy, Helmholtz, NavierStokes, Poisson, Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.experiments import run
@@ -162,3 +164,17 @@ def test_it_is_a_row_of_every_table_in_which_the_paper_has_it():
     assert method.printed == "POSEIDON"
     for experiment in EXPERIMENTS.values():
         assert (method in methods_of(experiment)) == (not experiment.ablation)
+
+
+def test_the_command_fine_tunes_and_says_why_not(published, few, tmp_path, capsys):
+    folders = ["--runs", str(tmp_path), "--data", str(tmp_path)]
+    command = ["train", "poisson", "--scale", "tiny", "--start", str(published), *folders]
+    assert command_line([*command, "--recipe", "fno"]) == 1
+    assert "recipe poseidon" in capsys.readouterr().err
+    missing = ["--recipe", "poseidon", "--start", str(tmp_path / "none.safetensors")]
+    assert command_line([*command[:4], *folders, *missing]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    small = ["--plan", "batches=1", "--plan", "batch_size=2"]
+    assert command_line([*command, "--recipe", "poseidon", *small]) == 0
+    model = capsys.readouterr().out.strip()
+    assert json.loads((Path(model) / "card.json").read_text())["start"]
