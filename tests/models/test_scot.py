@@ -234,6 +234,20 @@ def test_new_weights_learn_alike_and_brought_ones_slowly():
     assert names["encoder.0.0.attention.query.bias"] == (0.1, False)
 
 
+def test_every_weight_is_used():
+    network = Poseidon(1, 3, **SMALL)
+    network(field().float()).square().mean().backward()
+    for name, parameter in network.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 0, name
+
+
+def test_samples_do_not_see_each_other():
+    network, x = awake(Poseidon(1, 3, **SMALL)), field(3)
+    with torch.no_grad():
+        assert torch.allclose(network(x)[1:2], network(x[1:2]), atol=1e-12)
+
+
 def test_a_card_rebuilds_the_network():
     network = Poseidon(1, 4, **SMALL, reach=2)
     assert name_of(network) == "poseidon"
