@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
+from torch import nn
 
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.models.poseidon import Poseidon
@@ -24,9 +24,11 @@ from neuralsolver.models.scot import ScOT
 from neuralsolver.training.card import Header, read_header
 
 IMAGE_SIZE, WINDOW = 128, 16
-CHANNELS = {"lifting": ("lifting.weight", "lifting.bias"),
-            "recovery": ("recovery.weight", "recovery.bias", "mixup.weight")}  # fmt: skip
-"""The parts that depend on the number of channels, and the tensor of each that shows it first."""
+CHANNELS = {
+    "lifting": ("lifting.weight", "lifting.bias"),
+    "recovery": ("recovery.weight", "recovery.bias", "mixup.weight"),
+}
+"""The parts that depend on the number of channels, which the first tensor of each shows."""
 NAMES = (
     (r"embeddings\.patch_embeddings\.projection", "lifting"),
     (r"embeddings\.norm", "lifting_norm"),
@@ -122,7 +124,7 @@ def check_published(file: Path, network: nn.Module) -> list[str]:
     new = []
     for part, names in CHANNELS.items():
         first = header.get(names[0])
-        if first is not None and _other_channels(part, first[1], wanted[names[0]]):
+        if first is not None and _other_channels(first[1], wanted[names[0]]):
             new.append(part)
             wanted = {name: shape for name, shape in wanted.items() if name not in names}
     for name, shape in wanted.items():
@@ -133,13 +135,10 @@ def check_published(file: Path, network: nn.Module) -> list[str]:
     return new
 
 
-def _other_channels(part: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+def _other_channels(found: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     """Whether two shapes are equal but for their channels, which are the second number in both."""
-    return (
-        len(found) == 4
-        and found[1] != wanted[1]
-        and found[:1] + found[2:] == wanted[:1] + wanted[2:]
-    )
+    same = len(found) == len(wanted) and found[0] == wanted[0] and found[2:] == wanted[2:]
+    return same and found[1] != wanted[1]
 
 
 def load_published(file: Path, network: Poseidon) -> list[str]:
@@ -153,14 +152,10 @@ def load_published(file: Path, network: Poseidon) -> list[str]:
             for theirs in stored.keys():  # noqa: SIM118 - not a mapping
                 name = our_name(theirs, levels)
                 if name in own and name not in kept:
-                    own[name].copy_(_floating(stored.get_tensor(theirs)))
+                    own[name].copy_(stored.get_tensor(theirs))
     except (SafetensorError, OSError) as error:
         raise FileDamaged(str(file), "a whole safetensors file", str(error)[:100]) from None
     return new
-
-
-def _floating(tensor: Tensor) -> Tensor:
-    return tensor.to(torch.float32)
 
 
 def from_published(
