@@ -33,6 +33,7 @@ from neuralsolver.training.checkpoint import load_state, save_state
 from neuralsolver.training.distributed import World
 from neuralsolver.training.objectives import OBJECTIVES, Batch
 from neuralsolver.training.plan import Plan, Record
+from neuralsolver.training.rates import parameter_groups
 
 VALIDATION_STEPS = 10
 MAX_BAD_UPDATES = 20
@@ -127,7 +128,7 @@ class _Run:
     def __init__(self, solver: nn.Module, plan: Plan, folder: Path, world: World) -> None:
         self.solver, self.plan, self.folder, self.world = solver, plan, folder, world
         self.parameters = [p for p in solver.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(_groups(solver, plan), lr=plan.learning_rate)
+        self.optimizer = torch.optim.AdamW(parameter_groups(solver, plan), lr=plan.learning_rate)
         self.average = [p.detach().clone() for p in self.parameters] if plan.ema else []
         self.record = Record()
         self.bad = 0
@@ -306,26 +307,6 @@ class _Run:
         for i, average in enumerate(self.average):
             average.copy_(tensors[f"average.{i}"])
         self.memory = tensors.get("memory")
-
-
-def _groups(solver: nn.Module, plan: Plan) -> list[dict[str, Any]]:
-    """The parameters with their share of the learning rate and their decay.
-
-    Both are those of the plan, unless a network has `rate_shares` of its own.
-    """
-    shares: dict[nn.Parameter, tuple[float, bool]] = {}
-    for module in solver.modules():
-        own: Any = getattr(module, "rate_shares", None)
-        if own is not None:
-            shares |= own()
-    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
-    for parameter in solver.parameters():
-        if parameter.requires_grad:
-            groups.setdefault(shares.get(parameter, (1.0, True)), []).append(parameter)
-    return [
-        {"params": chosen, "share": share, "weight_decay": plan.weight_decay if decays else 0.0}
-        for (share, decays), chosen in groups.items()
-    ]
 
 
 def busy_seconds(device: torch.device) -> float:

@@ -18,9 +18,9 @@ from neuralsolver.experiments.recipes import make_solver
 from neuralsolver.experiments.run import Training
 from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training import load
-from neuralsolver.training.fit import _groups
 from neuralsolver.training.objectives import OBJECTIVES, Batch
 from neuralsolver.training.plan import Plan
+from neuralsolver.training.rates import parameter_groups
 from tests.training.test_published import TINY as SIZES
 from tests.training.test_published import made_up, published_shapes, written
 
@@ -143,10 +143,12 @@ def test_published_weights_are_fine_tuned(published, few, tmp_path):
 
 def test_rates_of_a_brought_network_are_grouped(published):
     training = Training(Helmholtz(), "poseidon", TINY, start=published)
-    groups = _groups(training.solver(), training.stages[0].plan)
+    groups = parameter_groups(training.solver(), training.stages[0].plan)
     kinds = {(group["share"], group["weight_decay"]) for group in groups}
     assert kinds == {(1.0, 1e-6), (1.0, 0.0), (0.1, 1e-6), (0.1, 0.0)}
-    plain = _groups(make_solver("poseidon", Helmholtz(), TINY), Plan(batches=1, weight_decay=0.5))
+    plain = parameter_groups(
+        make_solver("poseidon", Helmholtz(), TINY), Plan(batches=1, weight_decay=0.5)
+    )
     assert [(group["share"], group["weight_decay"]) for group in plain] == [(1.0, 0.5)]
 
 
