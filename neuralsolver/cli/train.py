@@ -38,7 +38,10 @@ def train(
         typer.Option("--plan", metavar="NAME=VALUE", help="A field of the plan; repeatable."),
     ] = None,
     start: Annotated[
-        str | None, typer.Option(help="Go on from these weights: a shipped model or a folder.")
+        str | None,
+        typer.Option(
+            help="Go on from a shipped model, a folder, or published weights."
+        ),
     ] = None,
     runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
     data: DataFolder = None,
@@ -71,6 +74,8 @@ def train(
         raise InvalidInput("--set", "an equation beside it", "no equation")
     chosen = None if equation is None else equation_to_train(equation, constants)
     if recipe in DENOISERS and chosen is not None:
+        if start is not None:
+            raise InvalidInput("--start", "the recipe poseidon beside it", recipe)
         with _Display(f"{chosen.name} {recipe}", None) as display:
             name = f"{chosen.name}-{recipe}"
             model = train_denoiser(name, runs, minutes=budget_minutes, report=display)

@@ -291,6 +291,8 @@ for _method in (
     Method("pino-ttop", "optimised", "PINO(TTOP)", BROWN, "X", "-.", partial(_optimised, "pino"),
            recipes=("pino",), samples=PER_NETWORK, moving_label="PINO-3D(TTOP)",
            printed="PINO(TTOP)"),
+    Method("poseidon", "learned", "POSEIDON", FOREST, "h", ":", partial(_operator, "poseidon"),
+           recipes=("poseidon",), printed="POSEIDON"),
     Method("operator", "learned", "CNN-FNO-CNN", SKY, "^", "--", partial(_operator, "operator"),
            _matched, ("operator",), moving_label="transformer", table="matched"),
     Method("operator-pino", "learned", "CNN-FNO-CNN(PINO)", INDIGO, "v", ":",

@@ -42,13 +42,15 @@ def train(
     data: str | Path | None = None,
     seed: int = 0,
     progress: bool = True,
+    start: str | Path | None = None,
     **plan: Any,
 ) -> TrainedSolver:
     """Train a solver of an equation of the package or of your own.
 
     `scale` is "tiny", "desk" or "paper"; `plan` replaces fields of `Plan`, such as `batches`. The
     run lives under `runs` and the data under `data`: the same call continues an interrupted run and
-    finds a finished one. `progress` shows on stderr how far it is.
+    finds a finished one. `progress` shows on stderr how far it is. `start` is the model to go on
+    from, or a file of published weights that the recipe "poseidon" fine-tunes.
 
     >>> import neuralsolver as ns, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -58,7 +60,7 @@ def train(
     """
     check_equation(equation)
     size = scale_named(scale) if isinstance(scale, str) else scale
-    training = Training(equation, recipe, size, seed, changes=plan)
+    training = Training(equation, recipe, size, seed, changes=plan, start=start)
     with ExitStack() as shown:
         report = None
         if progress:
@@ -100,7 +102,8 @@ def train_on(
     chosen = training(dataset.equation)
     plan, recipe = chosen.stages[-1].plan, chosen.recipe
     digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    text = json.dumps([asdict(plan), digest, chosen.scale.name], sort_keys=True)
+    start = [] if chosen.beginning is None else [chosen.beginning.digest]
+    text = json.dumps([asdict(plan), digest, chosen.scale.name, *start], sort_keys=True)
     name = f"own-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     folder = runs / dataset.equation.name / recipe / name
     if (folder / "model" / CARD).exists():

@@ -19,7 +19,7 @@ from neuralsolver.experiments.trainings import (
     network_row,
     preset,
 )
-from neuralsolver.models import build
+from neuralsolver.models import build, takes
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.training.plan import Plan
 
@@ -68,11 +68,12 @@ def _build(
     channels = {"inputs": len(equation.input_names), "solution": 1, "error": 1}
     if len(row.arguments.get("max_wavenumber", ())) != 3:  # else time is an axis of the network
         channels["solution"] = channels["error"] = equation.frames + 1
+    padding = "circular" if equation.boundary == "torus" else "zeros"
     return build(
         row.model,
         in_channels=sum(channels[read] for read in reads),
         out_channels=channels["solution"],
-        padding_mode="circular" if equation.boundary == "torus" else "zeros",
+        **({"padding_mode": padding} if takes(row.model, "padding_mode") else {}),
         **row.arguments,
         **more,
     )

@@ -13,16 +13,14 @@ import neuralsolver
 from neuralsolver.data import Dataset, DatasetSpec, generate
 from neuralsolver.data.dataset import canonical
 from neuralsolver.equations import Equation
-from neuralsolver.errors import InvalidInput
+from neuralsolver.experiments.beginning import Beginning
 from neuralsolver.experiments.recipes import Stage, described, make_solver, make_stages
 from neuralsolver.experiments.rows import machine
 from neuralsolver.experiments.trainings import Scale, preset
 from neuralsolver.solvers.neural_solver import NeuralSolver
-from neuralsolver.training.card import read_card
 from neuralsolver.training.checkpoint import CARD, Card, save_model
 from neuralsolver.training.distributed import World
 from neuralsolver.training.fit import error_history, fit
-from neuralsolver.training.library import load, locate
 from neuralsolver.training.plan import Record
 
 VALIDATION_SAMPLES = 32
@@ -41,7 +39,7 @@ class Training:
     """One model to be trained: everything that determines it.
 
     `changes` replace fields of its plans; `coarsening` divides the resolution of the scale. `start`
-    is a model of the same networks, whose weights it goes on from: then nothing warms up.
+    is what it goes on from: a model of the same networks, or a file of published weights.
     """
 
     equation: Equation
@@ -58,39 +56,22 @@ class Training:
         return replace(self.equation, **preset(self.recipe, self.equation).data)
 
     @property
+    def beginning(self) -> Beginning | None:
+        """The weights it goes on from."""
+        return None if self.start is None else Beginning(self.start)
+
+    @property
     def stages(self) -> tuple[Stage, ...]:
         """How it is trained, grid by grid."""
-        changes = {"seed": self.seed, **self.changes}
-        scale = self.scale if self.start is None else replace(self.scale, warm_resolution=None)
+        begin, scale = self.beginning, self.scale
+        changes = {"seed": self.seed, **({} if begin is None else begin.changes), **self.changes}
+        scale = scale if begin is None else begin.scale(scale)
         return make_stages(self.recipe, self.equation, scale, coarsening=self.coarsening, **changes)
 
     def solver(self) -> NeuralSolver:
-        """Its networks before any training."""
-        solver = make_solver(self.recipe, self.equation, self.scale, self.seed)
-        if self.start is not None:
-            begin = load(self.start).network.state_dict()
-            own = solver.state_dict()
-            if {n: v.shape for n, v in begin.items()} != {n: v.shape for n, v in own.items()}:
-                raise InvalidInput("start", "a model of the same networks", str(self.start))
-            solver.load_state_dict(begin)
-        return solver
-
-    @property
-    def began_from(self) -> str | None:
-        """The SHA-256 of the weights it goes on from."""
-        return None if self.start is None else str(self._card_before()["sha256"])
-
-    @property
-    def before(self) -> dict[str, Any]:
-        """The stages that its first weights have behind them, which are part of its cost."""
-        stages = {} if self.start is None else self._card_before().get("stages", {})
-        return {f"before: {name}": stage for name, stage in stages.items()}
-
-    def _card_before(self) -> dict[str, Any]:
-        folder = None if self.start is None else locate(self.start)
-        if folder is None:
-            raise InvalidInput("start", "a shipped model or a folder", str(self.start))
-        return read_card(folder)
+        """Its networks before any training of ours."""
+        make = make_solver if self.beginning is None else self.beginning.solver
+        return make(self.recipe, self.equation, self.scale, self.seed)
 
     def folder(self, runs: Path) -> Path:
         """Where its run lives, under a name that changes whenever the run would."""
@@ -99,11 +80,12 @@ class Training:
             "solver": described(self.recipe, self.equation, self.scale),
             "samples": self.scale.samples,
             "stages": [asdict(stage) for stage in self.stages],
-            "start": self.began_from,
         }
+        if self.beginning is not None:
+            determining["start"] = self.beginning.digest
         text = json.dumps(determining, sort_keys=True)
-        fingerprint = hashlib.sha256(text.encode()).hexdigest()[:12]
-        return runs / self.equation.name / self.recipe / f"{self.scale.name}-{fingerprint}"
+        name = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return runs / self.equation.name / self.recipe / f"{self.scale.name}-{name}"
 
 
 def train(
@@ -153,7 +135,7 @@ class _Run:
         self, training: Training, world: World, data: Path | None, report: Report | None
     ) -> None:
         self.training, self.world, self.data, self.report = training, world, data, report
-        self.done: dict[str, Any] = training.before
+        self.done: dict[str, Any] = {} if training.beginning is None else training.beginning.stages
         self.fingerprint = ""
 
     def stage(self, solver: NeuralSolver, stage: Stage, folder: Path) -> None:
@@ -179,6 +161,7 @@ class _Run:
 
     def record(self) -> dict[str, Any]:
         """How the model came about."""
+        begin = self.training.beginning
         return {
             "recipe": self.training.recipe,
             "scale": self.training.scale.name,
@@ -188,7 +171,7 @@ class _Run:
                 "constants": dict(self.training.drawn.constants()),
                 "fingerprint": self.fingerprint,
             },
-            **({} if self.training.start is None else {"start": self.training.began_from}),
+            **({} if begin is None else {"start": begin.digest}),
             "stages": self.done,
             "machine": machine(),
             "version": neuralsolver.__version__,

@@ -13,6 +13,8 @@ fno, pino        a plain Fourier neural operator with the relative H¹ loss, and
                  residual loss                                                       (Sec. C.4)
 fno-h1           on trajectories, where fno has the relative L² loss, the H¹ loss of its authors
 operator, …      the network of ENS trained as such: the matched-backbone rows       (Tab. 9)
+poseidon         scOT from the beginning with the relative L¹ loss, on trajectories for pairs of
+                 frames; fine-tuned where published weights are given                (Sec. C.4)
 …-cnn            on trajectories, the convolutional network in the transformer's place
 """
 
@@ -24,6 +26,7 @@ from typing import Any
 
 from neuralsolver.equations import Equation
 from neuralsolver.errors import InvalidInput
+from neuralsolver.models.scot import SIZES
 from neuralsolver.training.plan import Plan
 
 Where = Callable[[Equation], bool]
@@ -153,6 +156,19 @@ network("transformer", "paper", "hdit", patch=8, widths=[384, 768], depths=[2, 1
 network("transformer", "desk", "hdit")
 network("transformer", "tiny", "hdit", patch=2, widths=[16, 16], head_width=8, mapping_width=8)
 
+# usual inputs: a permeability of 3 or 12, a source, a vorticity of each flow
+for _where, _usual in (
+    (varying, {"input_mean": 7.5, "input_size": 4.5}),
+    (static, {"input_size": 25.0}),
+    (kolmogorov, {"input_size": 4.0, "output_size": 4.0}),
+    (moving, {"input_size": 0.4, "output_size": 0.4}),
+):
+    network("scot", "paper", "poseidon", _where, **SIZES["B"], **_usual)
+    network("scot", "desk", "poseidon", _where, image_size=64, width=32, depths=[2, 2, 2],
+            heads=[2, 4, 8], skips=[1, 1, 0], window=8, **_usual)
+    network("scot", "tiny", "poseidon", _where, image_size=16, patch=2, width=8, depths=[2, 2],
+            heads=[1, 2], skips=[1, 0], window=4, **_usual)
+
 STATE: dict[str, Any] = {"checkpoint_seconds": 240.0, "validate_seconds": 120.0}
 """A state with the replayed trajectories is some hundred megabytes."""
 PLANS: dict[str, Plan] = {
@@ -172,6 +188,10 @@ PLANS: dict[str, Plan] = {
                         **STATE),
     "physics-moving": Plan("physics_informed", 1, unroll=0, shortest_unroll=0,
                            learning_rate=1.5e-3, **STATE),
+    "fields": Plan("relative_l1", 1, unroll=0, shortest_unroll=0, learning_rate=3e-3, clip=5.0,
+                   weight_decay=1e-6),
+    "pairs-of-frames": Plan("all_to_all", 1, unroll=0, shortest_unroll=0, learning_rate=3e-3,
+                            clip=5.0, weight_decay=1e-6, **STATE),
     # of two, as PINO: an FNO in space and time takes ten times as long as the others
     "data-space-time": Plan("relative_l2", 1, batch_size=2, unroll=0, shortest_unroll=0,
                             learning_rate=2e-3, **STATE),
@@ -245,6 +265,7 @@ PRESETS: list[Preset] = [
     Preset("pino", static, "fno", None, "physics", 1200),
     Preset("operator", static, "cnn", None, "data", 1200),
     Preset("operator-pino", static, "cnn", None, "physics", 1200),
+    Preset("poseidon", static, "scot", None, "fields", 1200),
     Preset("contractive", moving, None, "transformer", "contract-moving", 3200,
            error="integrated_residual", reads="jacobian", step_size=1.0, places=False,
            finish="finish-moving"),
@@ -260,6 +281,7 @@ PRESETS: list[Preset] = [
     Preset("fno", moving, "fno-3d", None, "data-space-time", 400),
     Preset("fno-h1", moving, "fno-3d", None, "data-space-time-h1", 400),
     Preset("pino", moving, "fno-3d", None, "physics-space-time", 240),
+    Preset("poseidon", moving, "scot", None, "pairs-of-frames", 800),
     Preset("operator", moving, "transformer", None, "data-moving", 2400),
     Preset("operator-cnn", moving, "cnn", None, "data-moving", 960),
     Preset("operator-pino", moving, "transformer", None, "physics-moving", 400),

@@ -14,13 +14,31 @@ from torch import nn
 from neuralsolver.errors import InvalidInput
 from neuralsolver.models.fno import FNO
 from neuralsolver.models.hdit import HDiT
+from neuralsolver.models.poseidon import Poseidon
 from neuralsolver.models.song_unet import SongUNet
 from neuralsolver.models.spectral import SpectralConvolution
 from neuralsolver.models.unet import UNet
 
-MODELS: dict[str, type[nn.Module]] = {"fno": FNO, "hdit": HDiT, "song-unet": SongUNet, "unet": UNet}
+MODELS: dict[str, type[nn.Module]] = {
+    "fno": FNO,
+    "hdit": HDiT,
+    "poseidon": Poseidon,
+    "song-unet": SongUNet,
+    "unet": UNet,
+}
 
-__all__ = ["FNO", "MODELS", "HDiT", "SongUNet", "SpectralConvolution", "UNet", "build", "name_of"]
+__all__ = [
+    "FNO",
+    "MODELS",
+    "HDiT",
+    "Poseidon",
+    "SongUNet",
+    "SpectralConvolution",
+    "UNet",
+    "build",
+    "name_of",
+    "takes",
+]
 
 
 def build(name: str, **arguments: Any) -> nn.Module:
@@ -36,6 +54,11 @@ def build(name: str, **arguments: Any) -> nn.Module:
         if parameter.default is parameter.empty and argument not in arguments:
             raise InvalidInput(argument, f"a value: {name} cannot be built without it", "nothing")
     return MODELS[name](**arguments)
+
+
+def takes(name: str, argument: str) -> bool:
+    """Whether the backbone called `name` has an argument."""
+    return name in MODELS and argument in inspect.signature(MODELS[name]).parameters
 
 
 def name_of(model: nn.Module) -> str:

@@ -33,6 +33,7 @@ from neuralsolver.training.checkpoint import load_state, save_state
 from neuralsolver.training.distributed import World
 from neuralsolver.training.objectives import OBJECTIVES, Batch
 from neuralsolver.training.plan import Plan, Record
+from neuralsolver.training.rates import parameter_groups
 
 VALIDATION_STEPS = 10
 MAX_BAD_UPDATES = 20
@@ -127,9 +128,7 @@ class _Run:
     def __init__(self, solver: nn.Module, plan: Plan, folder: Path, world: World) -> None:
         self.solver, self.plan, self.folder, self.world = solver, plan, folder, world
         self.parameters = [p for p in solver.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(
-            self.parameters, lr=plan.learning_rate, weight_decay=plan.weight_decay
-        )
+        self.optimizer = torch.optim.AdamW(parameter_groups(solver, plan), lr=plan.learning_rate)
         self.average = [p.detach().clone() for p in self.parameters] if plan.ema else []
         self.record = Record()
         self.bad = 0
@@ -166,7 +165,7 @@ class _Run:
     def batch(self, examples: Examples | Source, progress: float) -> None:
         """One batch: all its losses, each back-propagated as it comes."""
         for group in self.optimizer.param_groups:
-            group["lr"] = self.plan.rate(self.record.updates, progress)
+            group["lr"] = group["share"] * self.plan.rate(self.record.updates, progress)
         if hasattr(examples, "draw"):
             share = range(self.plan.batch_size)[self.world.rank :: self.world.size]
             self._learn(examples.draw(self.plan.seed, self.record.batches, share))
@@ -182,6 +181,8 @@ class _Run:
         problem = Problem(examples.equation, inputs.to(self.world.device))
         steps = self.plan.corrections(self.record.batches)
         batch = Batch(problem, target.to(self.world.device), steps)
+        chance = self.plan.chances(self.record.batches, len(index))
+        batch.chance = torch.from_numpy(chance[self.world.rank :: self.world.size])
         if self.plan.replay:
             batch.start = self._recall(index, len(examples), target)
         self._learn(batch)

@@ -9,6 +9,8 @@ whatever the number of steps K.
     relative_l2       L = ‖û⁰ − u‖ / ‖u‖                                   operators of flows
     relative_h1       L = ‖û⁰ − u‖_H¹ / ‖u‖_H¹                             plain neural operators
     physics_informed  L = 5 ‖û⁰ − u‖/‖u‖ + ‖F(û⁰)‖/‖F(g)‖                  PINO, weighted as there
+    relative_l1       L = Σ |û⁰ − u| / Σ |u| over the batch                POSEIDON
+    all_to_all        the same, for pairs of frames (all_to_all.py)        POSEIDON on flows
     reconstruction_and_residual   reconstruction + 10⁻² ‖F(û⁽ᵏ⁾)‖²/‖F(g)‖²   the paper's ablation
 
 g is the first guess of the equation: zero, or the initial frame repeated. Without a predictor the
@@ -31,6 +33,7 @@ from torch import Tensor
 from neuralsolver.equations import Problem
 from neuralsolver.solvers.iterate import Iterate
 from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.training.all_to_all import all_to_all, l1_error
 from neuralsolver.training.denoising import denoising
 
 
@@ -39,7 +42,8 @@ class Batch:
     """Problems with their solutions, the number of corrections to make, and where they start.
 
     `start` holds iterates of earlier batches (a NaN row: start from the prediction); the objective
-    leaves its last iterates in `end`.
+    leaves its last iterates in `end`. `chance` holds for each sample numbers in [0, 1), for what an
+    objective leaves to chance.
     """
 
     problem: Problem
@@ -47,6 +51,7 @@ class Batch:
     steps: int
     start: Tensor | None = None
     end: Tensor | None = None
+    chance: Tensor | None = None
 
 
 DATA_WEIGHT = 5.0
@@ -124,6 +129,11 @@ def relative_l2(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     yield (error / squared_norm(batch.target)).sqrt().mean()
 
 
+def relative_l1(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
+    """L¹ distance of the predictions over the L¹ norm of the truths, of a whole batch."""
+    yield l1_error(solver.predict(batch.problem), batch.target)
+
+
 def relative_h1(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     """H¹ distance of the prediction over the H¹ norm of the truth; differences end at the walls,
     or go around the torus."""
@@ -139,6 +149,8 @@ OBJECTIVES: dict[str, Objective] = {
     "physics_informed": physics_informed,
     "relative_l2": relative_l2,
     "relative_h1": relative_h1,
+    "relative_l1": relative_l1,
+    "all_to_all": all_to_all,
     "denoising": denoising,
 }
 

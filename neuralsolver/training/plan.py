@@ -40,6 +40,10 @@ LIMITS: dict[str, Limit] = {
 """The type and range of every field of a plan."""
 
 
+CHANCES = 4
+"""Numbers that an objective has for each sample."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """How to train. Either `batches` or `budget_minutes` says when to stop.
@@ -95,6 +99,10 @@ class Plan:
     def restarts(self, batch: int, size: int) -> np.ndarray[Any, Any]:
         """Which samples of a batch start from the prediction again."""
         return generator(self.seed, 2, batch).random(size) < self.restart
+
+    def chances(self, batch: int, size: int) -> np.ndarray[Any, Any]:
+        """For each sample of a batch numbers in [0, 1), for what an objective leaves to chance."""
+        return generator(self.seed, 5, batch).random((size, CHANCES))
 
     def corrections(self, batch: int) -> int:
         """The number of corrections of a batch."""

@@ -23,8 +23,9 @@ WIDER: dict[str, dict[str, Any]] = {
     "hdit": {"widths": [32, 32]},
     "unet": {"width": 16},
 }
-BACKBONES = sorted(set(MODELS) - {"song-unet"})
-"""Networks of one input; a denoiser also reads the noise, and has tests of its own."""
+BACKBONES = sorted(set(MODELS) - {"song-unet", "poseidon"})
+"""Correctors of one input; a denoiser also reads the noise, POSEIDON only predicts, with edges on
+the torus too: they have tests of their own."""
 FOUR = [(a, b) for a in ("pointwise", "cnn") for b in ("pointwise", "cnn")]
 
 
@@ -134,7 +135,9 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], field: str) -> N
 
 
 def test_unknown_names_and_missing_arguments_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="model: expected one of fno, hdit, song-unet, unet"):
+    with pytest.raises(
+        InvalidInput, match="model: expected one of fno, hdit, poseidon, song-unet, unet"
+    ):
         build("transformer")
     with pytest.raises(InvalidInput, match="out_channels"):
         build("unet", in_channels=1)
