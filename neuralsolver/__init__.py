@@ -19,6 +19,7 @@ _HOME = {
     # what is to be solved
     "Equation": "equations",
     "Darcy": "equations",
+    "DarcyBox": "equations",
     "ForcedDarcy": "equations",
     "Helmholtz": "equations",
     "NavierStokes": "equations",
@@ -71,6 +72,7 @@ _HOME = {
 
 __all__ = [
     "Darcy",
+    "DarcyBox",
     "Dataset",
     "DatasetSpec",
     "Equation",
@@ -124,6 +126,7 @@ if TYPE_CHECKING:
     from neuralsolver.equations import (
         Darcy,
         Equation,
+        DarcyBox,
         ForcedDarcy,
         Grid,
         Helmholtz,
