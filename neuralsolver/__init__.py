@@ -53,6 +53,7 @@ _HOME = {
     "Status": "solvers",
     "Observation": "solvers",
     "flexible_gmres": "solvers",
+    "solve_batch": "solvers",
     "iterate": "solvers",
     "iterations": "solvers",
     "FixedSteps": "solvers",
@@ -117,6 +118,7 @@ __all__ = [
     "read",
     "register",
     "shipped",
+    "solve_batch",
     "train",
 ]
 
@@ -125,8 +127,8 @@ if TYPE_CHECKING:
     from neuralsolver.data.instances import random_problem
     from neuralsolver.equations import (
         Darcy,
-        Equation,
         DarcyBox,
+        Equation,
         ForcedDarcy,
         Grid,
         Helmholtz,
@@ -163,6 +165,7 @@ if TYPE_CHECKING:
         flexible_gmres,
         iterate,
         iterations,
+        solve_batch,
     )
     from neuralsolver.training import load, load_sampler, shipped
     from neuralsolver.training.library import describe_model

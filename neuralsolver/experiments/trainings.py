@@ -99,7 +99,7 @@ SCALES = {
             ablation_batches=600,
             moving_effort=0.2,
         ),
-        Scale("box", 32, 240, 4, 4, minutes=13.0, warm_resolution=16),
+        Scale("box", 32, 240, 2, 2, minutes=7.0, warm_resolution=16),
         Scale("tiny", 16, 64, 8, 8, batches=20, effort=0.02, moving_effort=0.02),
     )
 }

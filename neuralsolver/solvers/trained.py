@@ -60,6 +60,7 @@ PATIENCE = 40
 FAR = 20.0
 """A start whose residual is this many times that of the first guess is dropped. A good prediction
 has up to five times as much: small errors that oscillate from point to point weigh heavily."""
+DIMENSIONS = {2: "two", 3: "three"}
 LONGEST = 2.0
 """The longest box, in its widths, on which the corrector of a square still is worth its time."""
 MEMORY, MEMORY_OF_FRAMES = 8, 15
@@ -100,8 +101,8 @@ class TrainedSolver(Solver):
         grid = problem.grid
         if problem.equation.boundary == "torus":
             return None
-        if grid.dimension > 2:
-            return "its corrector knows two dimensions"
+        if grid.dimension != self.equation.dimension:
+            return f"its corrector knows {DIMENSIONS[self.equation.dimension]} dimensions"
         if not grid.walled:
             return "its corrector knows walls only"
         if problem.known_inside:
