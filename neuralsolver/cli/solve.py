@@ -102,7 +102,7 @@ def solve(
     if solver is None:
         solution = ReferenceSolver(tolerance).solve(problem)
     else:
-        solution = _solve(solver, problem, device, steps, tolerance)
+        solution = _solve(solver, problem, device, steps, tolerance, threads)
     _write(solution, output, plot, overwrite)
     print(json.dumps(_result(solution)) if as_json else _text(solution, solver))
     for note in remarks(problem, None if solver is None else solver.equation):
@@ -148,8 +148,10 @@ def _solve(
     device: str | None,
     steps: int | None,
     tolerance: float | None,
+    threads: int = 1,
 ) -> Solution:
     from neuralsolver.progress import Progress
+    from neuralsolver.solvers.batches import solve_batch
     from neuralsolver.training.distributed import device_named
 
     place = device_named(device)
@@ -162,7 +164,11 @@ def _solve(
             text = f"{seen.stage}, step {seen.step}, {done} of {problem.batch} samples done"
             progress.fraction(done / problem.batch, text)
 
-        return solver.solve(problem, steps=steps, tolerance=tolerance, polish=True, observe=observe)
+        options: dict[str, Any] = {"steps": steps, "tolerance": tolerance, "polish": True}
+        if threads > 1 and problem.batch > 1 and place.type == "cpu":
+            report = progress.update
+            return solve_batch(solver, problem, threads=threads, report=report, **options)
+        return solver.solve(problem, observe=observe, **options)
 
 
 def _load(model: str) -> TrainedSolver:

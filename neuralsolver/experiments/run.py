@@ -95,7 +95,9 @@ def train(
         resolution = training.stages[-1].resolution
         errors = measured_errors(solver, training.equation, resolution, data)
         record = {**run.record(), "errors": errors}
-        save_model(model, solver, Card(training.equation, resolution, record))
+        # three axes of wavenumbers are many weights, and half precision changes no number of steps
+        half = training.equation.dimension == 3
+        save_model(model, solver, Card(training.equation, resolution, record), half=half)
     run.world.leave()
     return model
 

@@ -128,6 +128,8 @@ def network(name: str, scale: str, model: str, where: Where = anywhere, **argume
 # fmt: off
 CNN: dict[str, Any] = {"lifting": "cnn", "projection": "cnn"}
 # what a contractive solver corrects with, and starts from: the latter may be smaller
+network("corrector", "tiny", "fno", boxed, width=4, layers=2, max_wavenumber=[2, 2, 2], **CNN,
+        cnn_layers=2)
 network("corrector", "paper", "fno", width=64, layers=4, max_wavenumber=[10, 10], **CNN)
 network("corrector", "desk", "fno", width=24, layers=4, max_wavenumber=[10, 10], **CNN)
 network("corrector", "tiny", "fno", width=8, layers=2, max_wavenumber=[4, 4], **CNN)
@@ -326,7 +328,12 @@ def preset(recipe: str, equation: Equation) -> Preset:
 
 def network_row(name: str, scale: Scale, equation: Equation) -> Network:
     """The network called `name` at a scale, as it suits an equation."""
-    return next(row for row in NETWORKS[name, scale.name] if row.where(equation))
+    rows = [row for row in NETWORKS.get((name, scale.name), ()) if row.where(equation)]
+    if equation.dimension == 3:
+        rows = [row for row in rows if row.where is boxed]
+    if not rows:
+        raise InvalidInput("scale", f"one with a {name} for {equation.name}", scale.name)
+    return rows[0]
 
 
 def scale_named(name: str) -> Scale:

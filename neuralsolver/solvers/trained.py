@@ -130,11 +130,13 @@ class TrainedSolver(Solver):
 
         That of a corrector is no linear operator: `flexible_gmres` takes it, SciPy's methods stall.
         `linear` asks for the V-cycle without a network, which is linear, and symmetric in the
-        shares of the points: it serves conjugate gradients too.
+        shares of the points: it serves conjugate gradients too. The J of Poisson and Helmholtz is
+        negative; methods that ask for a positive one take −J, −right side and −preconditioner.
         """
         self.check(problem)
         if linear or self.beyond(problem) is not None:
-            return as_operator(problem, MultigridStep(problem).of(problem))
+            cycle = MultigridStep(problem).of(problem)
+            return as_operator(problem, cycle, symmetric=problem.equation.self_adjoint)
         warnings.warn(NOT_LINEAR, stacklevel=2)
         problem = problem.in_precision(torch.float64)
         return as_operator(problem, self.inverse(problem, problem.first_guess()))
