@@ -83,7 +83,8 @@ def _compare(name: str, size: int, repeats: int) -> list[Row]:
             pairs[threads].append((alone, batched))
             difference = max(difference, _difference(single, solution))
     share = _network_share(solver, problem)
-    return [_row(name, size, threads, pairs[threads], share, difference) for threads in THREADS]
+    found = {"equation": name, "samples": size, "network_share": share, "difference": difference}
+    return [found | _row(threads, pairs[threads]) for threads in THREADS]
 
 
 def _timed(call: Callable[[], Any], samples: int) -> tuple[Timed, Any]:
@@ -102,19 +103,10 @@ def _difference(single: list[Solution], batch: Solution) -> float:
     )
 
 
-def _row(
-    name: str,
-    size: int,
-    threads: int,
-    pairs: list[tuple[Timed, Timed]],
-    share: float,
-    difference: float,
-) -> Row:
+def _row(threads: int, pairs: list[tuple[Timed, Timed]]) -> Row:
     wall = [alone.wall / batched.wall for alone, batched in pairs]
     processor = [alone.processor / batched.processor for alone, batched in pairs]
     return {
-        "equation": name,
-        "samples": size,
         "threads": threads,
         "alone_seconds": statistics.median(alone.processor for alone, _ in pairs),
         "batch_seconds": statistics.median(batched.processor for _, batched in pairs),
@@ -122,8 +114,6 @@ def _row(
         "batch_wall": statistics.median(batched.wall for _, batched in pairs),
         "processor_ratio": [statistics.median(processor), min(processor), max(processor)],
         "wall_ratio": [statistics.median(wall), min(wall), max(wall)],
-        "network_share": share,
-        "difference": difference,
         "pairs": len(pairs),
         "seed": SEED,
         "machine": machine(),
@@ -147,7 +137,8 @@ class _Clocked(nn.Module):
 def _network_share(solver: TrainedSolver, problem: Problem) -> float:
     """The part of a batch's processor seconds that its networks take."""
     spent, network = [0.0], solver.network
-    assert network.predictor is not None and network.corrector is not None
+    assert network.predictor is not None
+    assert network.corrector is not None
     clocked = NeuralSolver(
         _Clocked(network.predictor, spent),
         _Clocked(network.corrector, spent),

@@ -102,7 +102,8 @@ def solve(
     if solver is None:
         solution = ReferenceSolver(tolerance).solve(problem)
     else:
-        solution = _solve(solver, problem, device, steps, tolerance, threads)
+        options = {"steps": steps, "tolerance": tolerance, "polish": True}
+        solution = _solve(solver, problem, device, threads, **options)
     _write(solution, output, plot, overwrite)
     print(json.dumps(_result(solution)) if as_json else _text(solution, solver))
     for note in remarks(problem, None if solver is None else solver.equation):
@@ -146,9 +147,8 @@ def _solve(
     solver: TrainedSolver,
     problem: Problem,
     device: str | None,
-    steps: int | None,
-    tolerance: float | None,
-    threads: int = 1,
+    threads: int,
+    **options: Any,
 ) -> Solution:
     from neuralsolver.progress import Progress
     from neuralsolver.solvers.batches import solve_batch
@@ -164,7 +164,6 @@ def _solve(
             text = f"{seen.stage}, step {seen.step}, {done} of {problem.batch} samples done"
             progress.fraction(done / problem.batch, text)
 
-        options: dict[str, Any] = {"steps": steps, "tolerance": tolerance, "polish": True}
         if threads > 1 and problem.batch > 1 and place.type == "cpu":
             report = progress.update
             return solve_batch(solver, problem, threads=threads, report=report, **options)

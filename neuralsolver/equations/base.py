@@ -127,7 +127,11 @@ class Equation(ABC):
     def solution_shape(self, *points: int) -> tuple[int, ...]:
         """Shape of one solution, without the batch axis; one number stands for all axes."""
         moving = (self.frames + 1,) if self.frames else ()
-        return (len(self.unknowns), *moving, *(points if len(points) > 1 else self.dimension * points))
+        return (
+            len(self.unknowns),
+            *moving,
+            *(points if len(points) > 1 else self.dimension * points),
+        )
 
     def grid(self, resolution: int) -> Grid:
         """The points of the unit square (or cube), `resolution` along each axis."""

@@ -96,11 +96,12 @@ def equation_named(name: str, constants: Mapping[str, Any] | None = None) -> Equ
     >>> ns.equation_named("helmholtz", {"wavenumber": "3"}).wavenumber
     3.0
     """
-    if not isinstance(name, str) or name not in (known := {**BOXES, **EQUATIONS}):
+    prototypes = {**BOXES, **EQUATIONS}
+    if not isinstance(name, str) or name not in prototypes:
         raise InvalidInput("equation", f"one of {', '.join(EQUATIONS)}{_nearest(name)}", name)
     if constants is not None and not isinstance(constants, Mapping):
         raise InvalidInput(f"constants of {name}", "names and values", repr(constants)[:60])
-    prototype = known[name]
+    prototype = prototypes[name]
     ranges = limits(prototype)
     values = {}
     for key, value in (constants or {}).items():

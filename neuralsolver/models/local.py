@@ -110,7 +110,7 @@ def _misjudged(x: Tensor) -> bool:
     """
     small = x.shape[0] == 1 and math.prod(x.shape[1:4]) <= 20480
     plain = x.device.type == "cpu" and x.dtype == torch.float32 and x.numel() > 4096
-    library = torch.backends.mkldnn
-    usable = library.is_available() and library.enabled  # type: ignore[attr-defined]
+    library: Any = torch.backends.mkldnn
+    usable = library.is_available() and library.enabled
     autocast = torch.is_autocast_enabled("cpu")
     return bool(small and plain and usable and not autocast and not torch.compiler.is_compiling())

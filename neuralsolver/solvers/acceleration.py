@@ -62,7 +62,7 @@ class Krylov:
         length = q.norm(dim=1, keepdim=True).clamp_min(torch.finfo(q.dtype).tiny)
         q, z = q / length, z / length
         self._add(z, q)
-        share = torch.linalg.vecdot(now.residual.flatten(1), q)[:, None]
+        share = _inner(now.residual.flatten(1), q)[:, None]
         return now.u - (share * z).view_as(now.u)
 
     def _add(self, direction: Tensor, image: Tensor) -> None:

@@ -1,8 +1,8 @@
 """Many samples at once: a batch in parts, each part on a thread of its own.
 
 In a batch the products of a network are larger and the interpreter is asked less often, so that a
-sample takes about two thirds of what it takes alone; more than that a single core cannot give, whose
-time is then nine tenths convolutions and products. What a second core can do is other samples.
+sample takes about two thirds of what it takes alone; more than that a single core cannot give: nine
+tenths of its time are then convolutions and products. What a second core can do is other samples.
 Threads inside of a product meet after each of them, thousands of times a solve, and on a busy
 machine wait there for whoever holds the core; parts of a batch never wait for one another. A part
 is also small enough to stay in the cache, and what `flexible GMRES` remembers of it in memory.
@@ -62,7 +62,10 @@ def solve_batch(
     threads = threads or _cores()
     begin, done, lock = time.perf_counter(), 0, threading.Lock()
     size = min(part, -(-problem.batch // threads))
-    pieces = torch.arange(problem.batch).split(size)
+    pieces = [
+        torch.arange(first, min(first + size, problem.batch))
+        for first in range(0, problem.batch, size)
+    ]
 
     def solved(samples: Tensor) -> Solution:
         nonlocal done
@@ -92,8 +95,9 @@ def joined(problem: Problem, parts: list[Solution], seconds: float) -> Solution:
         norms[: len(part.residual_norms), first:last] = part.residual_norms
         for name, note in part.notes.items():
             if name == "classical_iterations":  # by the number of the sample
-                note = {**notes.get(name, {}), **{first + i: count for i, count in note.items()}}
-            notes[name] = note
+                notes.setdefault(name, {}).update({first + i: n for i, n in note.items()})
+            else:
+                notes[name] = note
         first = last
     return replace(
         parts[0],
