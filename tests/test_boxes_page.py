@@ -44,3 +44,13 @@ def test_the_protocol_of_petsc_is_served():
 
 def test_five_blocks_are_shown():
     assert len(BLOCKS) == 5
+
+
+def test_the_example_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    path = Path(__file__).parents[1] / "examples" / "boxes_and_batches.py"
+    exec(compile(path.read_text(), str(path), "exec"), {"__name__": "example"})
+    printed = capsys.readouterr().out
+    assert printed.count("TOLERANCE") == 2
+    assert "20 of 20 solved" in printed
+    assert (tmp_path / "box.png").stat().st_size > 10_000

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def plot_solution(solution: Solution, path: str | None, sample: int) -> Figure:
-    """Draw one sample, of a flow its last frame, of a box its middle; write it to `path` if given."""
+    """Draw one sample (of a flow its last frame, of a box its middle); write it where asked."""
     problem = solution.problem
     u = solution.tensor[sample, 0].detach().cpu().numpy()
     r = problem.residual(solution.tensor)[sample, 0].detach().cpu().numpy()

@@ -110,3 +110,20 @@ def test_the_corrector_of_the_cube_knows_no_square_and_serves_a_matrix():
     u, failed = ns.flexible_gmres(matrix, right, preconditioner=inverse)
     assert failed == 0
     assert np.linalg.norm(matrix @ u - right) <= 1.1e-8 * np.linalg.norm(right)
+
+
+def test_values_on_the_walls_and_a_gradient_in_a_box_with_the_corrector():
+    """u = x + 2y − z solves Darcy in a uniform box; its mean over the box grows with the height."""
+    solver, n = ns.load("darcy-box"), 34
+    height = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
+    x, y, z = torch.meshgrid(*3 * [torch.linspace(0, 1, n, dtype=torch.float64)], indexing="ij")
+    plane = x + 2 * y - z
+    problem = Problem(
+        Darcy(source=0.0), torch.full((n,) * 3, 4.0), lengths=(1, 1, 1), walls=height * plane
+    )
+    solution = solver.solve(problem, tolerance=1e-9)
+    assert solution.good
+    assert "remarks" not in solution.notes
+    assert float((solution.tensor.detach()[0, 0] - plane).abs().max()) < 1e-6
+    solution.tensor.mean().backward()
+    assert float(height.grad) == pytest.approx(float(plane.mean()), rel=1e-6)
