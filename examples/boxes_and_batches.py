@@ -1,6 +1,6 @@
 """A box of three dimensions, and many sources at once.
 
-    python examples/boxes_and_batches.py
+python examples/boxes_and_batches.py
 """
 
 import numpy as np

@@ -108,9 +108,10 @@ def _misjudged(x: Tensor) -> bool:
     It takes a single sample for too small when the product of its first four sizes is at most
     20,480, of which a box has five: a convolution at 32³ points then takes twelve times as long.
     """
+    if torch.compiler.is_compiling():  # a compiler chooses by itself
+        return False
     small = x.shape[0] == 1 and math.prod(x.shape[1:4]) <= 20480
     plain = x.device.type == "cpu" and x.dtype == torch.float32 and x.numel() > 4096
     library: Any = torch.backends.mkldnn
     usable = library.is_available() and library.enabled
-    autocast = torch.is_autocast_enabled("cpu")
-    return bool(small and plain and usable and not autocast and not torch.compiler.is_compiling())
+    return bool(small and plain and usable and not torch.is_autocast_enabled("cpu"))

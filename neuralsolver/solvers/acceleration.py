@@ -63,7 +63,8 @@ class Krylov:
         q, z = q / length, z / length
         self._add(z, q)
         share = _inner(now.residual.flatten(1), q)[:, None]
-        return now.u - (share * z).view_as(now.u)
+        answer: Tensor = now.u - (share * z).view_as(now.u)
+        return answer
 
     def _add(self, direction: Tensor, image: Tensor) -> None:
         """Hold one more pair, in the place of the oldest where there is no more room."""
