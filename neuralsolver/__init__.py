@@ -19,6 +19,7 @@ _HOME = {
     # what is to be solved
     "Equation": "equations",
     "Darcy": "equations",
+    "DarcyBox": "equations",
     "ForcedDarcy": "equations",
     "Helmholtz": "equations",
     "NavierStokes": "equations",
@@ -52,6 +53,7 @@ _HOME = {
     "Status": "solvers",
     "Observation": "solvers",
     "flexible_gmres": "solvers",
+    "solve_batch": "solvers",
     "iterate": "solvers",
     "iterations": "solvers",
     "FixedSteps": "solvers",
@@ -71,6 +73,7 @@ _HOME = {
 
 __all__ = [
     "Darcy",
+    "DarcyBox",
     "Dataset",
     "DatasetSpec",
     "Equation",
@@ -115,6 +118,7 @@ __all__ = [
     "read",
     "register",
     "shipped",
+    "solve_batch",
     "train",
 ]
 
@@ -123,6 +127,7 @@ if TYPE_CHECKING:
     from neuralsolver.data.instances import random_problem
     from neuralsolver.equations import (
         Darcy,
+        DarcyBox,
         Equation,
         ForcedDarcy,
         Grid,
@@ -160,6 +165,7 @@ if TYPE_CHECKING:
         flexible_gmres,
         iterate,
         iterations,
+        solve_batch,
     )
     from neuralsolver.training import load, load_sampler, shipped
     from neuralsolver.training.library import describe_model

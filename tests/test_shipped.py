@@ -13,6 +13,7 @@ import neuralsolver as ns
 from neuralsolver.cli import run
 from neuralsolver.data.truth import truncate_spectrum, truth
 from neuralsolver.equations import EQUATIONS, Problem
+from neuralsolver.equations.registry import BOXES
 from neuralsolver.evaluation.metrics import relative_error
 from neuralsolver.experiments import targets
 from neuralsolver.experiments.evaluate import Evaluation
@@ -26,7 +27,7 @@ FLOWS = [name for name, equation in EQUATIONS.items() if equation.frames]
 EXPECTED = {
     *(f"{name}-{recipe}" for name in STATIC for recipe in ("contractive", "fno")),
     *(f"{name}-paper" for name in ("helmholtz", "darcy")),
-    *(f"{name}-contractive" for name in FLOWS),
+    *(f"{name}-contractive" for name in (*FLOWS, *BOXES)),
 }
 
 
@@ -44,11 +45,12 @@ def test_all_models_are_there_and_small():
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_a_card_tells_how_the_model_came_about(name):
     card = json.loads((SHIPPED / name / "card.json").read_text())
-    assert card["resolution"] == 64
+    boxed = name.startswith(tuple(BOXES))
+    assert card["resolution"] == (32 if boxed else 64)
     assert card["recipe"] == name.rsplit("-", 1)[1]
-    assert card["scale"] == "desk"
+    assert card["scale"] == ("box" if boxed else "desk")
     assert card["stages"]["training"]["minutes"] > 0
-    assert card["errors"]["samples"] == 100
+    assert card["errors"]["samples"] == (25 if boxed else 100)
     assert len(card["data"]["fingerprint"]) == 64
     assert card["machine"]
     assert card["version"]
@@ -60,7 +62,7 @@ def test_the_error_on_the_card_is_the_error(name):
     solver = ns.load(name)
     card = solver.record["errors"]["relative_l2"]
     steps = "0" if solver.network.corrector is None else "5"
-    drawn = Problem.random(solver.equation, 64, 6, seed=123, key=9)
+    drawn = Problem.random(solver.equation, solver.resolution, 6, seed=123, key=9)
     found = truth(solver.equation, drawn.inputs.numpy())
     problem = Problem(solver.equation, found.inputs)
     solution = solver.solve(problem, steps=int(steps))

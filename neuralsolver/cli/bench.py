@@ -98,6 +98,36 @@ def shapes(
     _bench("shapes", as_json, **({"resolutions": resolutions} if resolutions else {}))
 
 
+@app.command("boxes")
+@checked
+def boxes(
+    resolutions: Annotated[
+        list[int] | None,
+        typer.Option(help="Points a side, one or several; 32 64 128 by default."),
+        Whole(32, 256),
+    ] = None,
+    seed: Seed = 20_265,
+    as_json: AsJson = False,
+) -> None:
+    """Seconds and memory to 1e-8 in the unit cube, beside PyAMG and the sine transform."""
+    _bench("boxes", as_json, seed=seed, **({"resolutions": resolutions} if resolutions else {}))
+
+
+@app.command("batch")
+@checked
+def batch(
+    samples: Annotated[
+        list[int] | None,
+        typer.Option(help="Samples of a batch, one or several; 1 8 32 200 by default."),
+        Whole(1, 10_000),
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Pairs of each case."), Whole(1, 100)] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Seconds of a sample alone and in batches, on one thread and on two, in pairs."""
+    _bench("batch", as_json, repeats=repeats, **({"samples": samples} if samples else {}))
+
+
 @app.command("serve")
 @checked
 def serve(

@@ -102,7 +102,10 @@ def solve(
     if solver is None:
         solution = ReferenceSolver(tolerance).solve(problem)
     else:
-        solution = _solve(solver, problem, device, steps, tolerance)
+        # what has a floor is carried on only where more than it offers by itself is asked for
+        polish = tolerance is not None or not problem.equation.has_floor
+        options = {"steps": steps, "tolerance": tolerance, "polish": polish}
+        solution = _solve(solver, problem, device, threads, **options)
     _write(solution, output, plot, overwrite)
     print(json.dumps(_result(solution)) if as_json else _text(solution, solver))
     for note in remarks(problem, None if solver is None else solver.equation):
@@ -146,10 +149,11 @@ def _solve(
     solver: TrainedSolver,
     problem: Problem,
     device: str | None,
-    steps: int | None,
-    tolerance: float | None,
+    threads: int,
+    **options: Any,
 ) -> Solution:
     from neuralsolver.progress import Progress
+    from neuralsolver.solvers.batches import solve_batch
     from neuralsolver.training.distributed import device_named
 
     place = device_named(device)
@@ -162,9 +166,9 @@ def _solve(
             text = f"{seen.stage}, step {seen.step}, {done} of {problem.batch} samples done"
             progress.fraction(done / problem.batch, text)
 
-        # what has a floor is carried on only where more than it offers by itself is asked for
-        polish = tolerance is not None or not problem.equation.has_floor
-        options = {"steps": steps, "tolerance": tolerance, "polish": polish}
+        if threads > 1 and problem.batch > 1 and place.type == "cpu":
+            report = progress.update
+            return solve_batch(solver, problem, threads=threads, report=report, **options)
         return solver.solve(problem, observe=observe, **options)
 
 

@@ -39,9 +39,7 @@ def train(
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option(
-            help="Go on from a shipped model, a folder, or published weights."
-        ),
+        typer.Option(help="Go on from a shipped model, a folder, or published weights."),
     ] = None,
     runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
     data: DataFolder = None,

@@ -209,9 +209,9 @@ class Dataset:
 
 def check_shapes(source: str, inputs: tuple[int, ...], solution: tuple[int, ...]) -> None:
     """Raise FileDamaged unless the two shapes belong to one dataset."""
-    square = len(inputs) == 4 and inputs[2] == inputs[3] and min(inputs) > 0
-    if not square or len(solution) not in (4, 5) or solution[1] != 1:
+    square = len(inputs) in (4, 5) and len(set(inputs[2:])) == 1 and min(inputs) > 0
+    if not square or len(solution) not in (len(inputs), 5) or solution[1] != 1:
         expected = "inputs (N, C, n, n) and solutions (N, 1, n, n) or (N, 1, T, n, n)"
         raise FileDamaged(source, expected, f"{inputs} and {solution}")
-    if inputs[0] != solution[0] or inputs[-2:] != solution[-2:]:
+    if inputs[0] != solution[0] or inputs[2:] != solution[2 - len(inputs) :]:
         raise FileDamaged(source, "as many solutions as inputs", f"{inputs} and {solution}")

@@ -179,7 +179,7 @@ def compute_block(spec: DatasetSpec, solver: Solver, number: int) -> bytes:
     """The samples of one block, compressed; a field without a solution is drawn again."""
     equation, indices = spec.equation, block_range(spec, number)
     n, fine = spec.resolution, working_resolution(spec.equation, spec.resolution)
-    inputs = np.empty((len(indices), len(equation.input_names), n, n))
+    inputs = np.empty((len(indices), len(equation.input_names), *equation.dimension * (n,)))
     solution = np.empty((len(indices), *equation.solution_shape(n)))
     rejected = np.zeros(len(indices), dtype=np.int32)
     waiting = np.arange(len(indices))

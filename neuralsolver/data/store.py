@@ -84,12 +84,14 @@ def assemble(spec: DatasetSpec, blocks: Iterable[Path], temporary: Path, path: P
     n, channels = spec.resolution, len(spec.equation.input_names)
     with h5py.File(temporary, "w", libver=("v110", "v110")) as file:
         file.attrs.update({key: _text(value) for key, value in _attributes(spec).items()})
-        inputs = _create(file, "inputs", (spec.count, channels, n, n))
+        dimension = spec.equation.dimension
+        inputs = _create(file, "inputs", (spec.count, channels, *dimension * (n,)))
         solution = _create(file, "solution", (spec.count, *spec.equation.solution_shape(n)))
-        inputs.attrs["axes"] = _text("sample, channel, r1, r2")
+        space = ", ".join(f"r{axis + 1}" for axis in range(dimension))
+        inputs.attrs["axes"] = _text(f"sample, channel, {space}")
         inputs.attrs["channels"] = _text(", ".join(spec.equation.input_names))
-        frames = "time, " if solution.ndim == 5 else ""
-        solution.attrs["axes"] = _text(f"sample, channel, {frames}r1, r2")
+        frames = "time, " if spec.equation.frames else ""
+        solution.attrs["axes"] = _text(f"sample, channel, {frames}{space}")
         rejected = np.zeros(spec.count, dtype="<i4")
         first = 0
         for block in blocks:

@@ -2,7 +2,7 @@
 
     Poisson, linear Helmholtz     sine transform, exact for the five-point stencil
     nonlinear Helmholtz           Newton on the branch continued from zero; no branch, no sample
-    Darcy                         flux form with arithmetic face means
+    Darcy                         flux form with arithmetic face means; in the cube as well
     Navier-Stokes                 pseudo-spectral from t = 0; recorded from `start_time` on
     any other static equation     damped Newton on its own residual
 
@@ -29,6 +29,7 @@ from neuralsolver import reference
 from neuralsolver.data.dataset import canonical
 from neuralsolver.equations import (
     Darcy,
+    DarcyBox,
     Equation,
     ForcedDarcy,
     Helmholtz,
@@ -105,6 +106,12 @@ def _darcy(equation: Darcy, drawn: Array) -> Truth:
 def _forced_darcy(equation: ForcedDarcy, drawn: Array) -> Truth:
     source = equation.source * drawn[:, 1]
     return _all_solved(drawn, reference.solve_darcy(drawn[:, 0], source, tolerance=1e-11).u)
+
+
+@truth.register
+def _darcy_box(equation: DarcyBox, drawn: Array) -> Truth:
+    source = equation.source * drawn[:, 1]
+    return _all_solved(drawn, reference.solve_darcy_box(drawn[:, 0], source))
 
 
 @truth.register

@@ -1,6 +1,7 @@
 """What is to be solved. Torch; knows no scheme for solving it and no network."""
 
 from neuralsolver.equations.base import Equation, generator
+from neuralsolver.equations.boxes import DarcyBox
 from neuralsolver.equations.darcy import Darcy, ForcedDarcy
 from neuralsolver.equations.grid import Grid
 from neuralsolver.equations.helmholtz import Helmholtz
@@ -14,6 +15,7 @@ from neuralsolver.equations.sensors import Observed, Sensors
 __all__ = [
     "EQUATIONS",
     "Darcy",
+    "DarcyBox",
     "Equation",
     "ForcedDarcy",
     "Grid",

@@ -61,6 +61,8 @@ class Equation(ABC):
     numerics: ClassVar[tuple[str, ...]] = ()
     """Constants that say how the residual is taken: no true solution depends on them."""
     minimum_resolution: ClassVar[int] = 8
+    dimension: ClassVar[int] = 2
+    """The axes of the grid it is stated on: the square, or the cube."""
     any_grid: ClassVar[bool] = False
     """Whether it knows other grids than that of the unit square (`residual_on`)."""
 
@@ -133,14 +135,18 @@ class Equation(ABC):
         return inputs
 
     def solution_shape(self, *points: int) -> tuple[int, ...]:
-        """Shape of one solution, without the batch axis; a single number stands for a square."""
+        """Shape of one solution, without the batch axis; one number stands for all axes."""
         moving = (self.frames + 1,) if self.frames else ()
-        return (len(self.unknowns), *moving, *(points if len(points) > 1 else 2 * points))
+        return (
+            len(self.unknowns),
+            *moving,
+            *(points if len(points) > 1 else self.dimension * points),
+        )
 
     def grid(self, resolution: int) -> Grid:
-        """The points of the unit square, `resolution` along each axis."""
+        """The points of the unit square (or cube), `resolution` along each axis."""
         make = Grid.torus if self.boundary == "torus" else Grid.between_walls
-        return make(resolution, resolution)
+        return make(*self.dimension * (resolution,))
 
     def smallest_singular_value(self, inputs: Tensor) -> Tensor | None:
         """A proven lower bound on the singular values of ∂F/∂u for each sample, where one is known.

@@ -41,15 +41,16 @@ def linearisation(problem: Problem, u: Tensor) -> Operator:
     return lambda direction: torch.autograd.grad(transposed, v, direction, retain_graph=True)[0]
 
 
-def probes(problem: Problem, u: Tensor) -> Iterator[tuple[tuple[int, ...], Tensor]]:
+def probes(
+    problem: Problem, u: Tensor, period: int | None = None
+) -> Iterator[tuple[tuple[int, ...], Tensor]]:
     """The colours of the points, each with the field that is one on it and zero elsewhere.
 
     Around a ring the colours must not meet either: there it may take one more to close it.
     """
-    reach = problem.equation.stencil_reach
+    period = period or 2 * problem.equation.stencil_reach + 1
     lines = []
     for n, ring in zip(problem.grid.shape, problem.grid.periodic, strict=True):
-        period = 2 * reach + 1
         colours = torch.arange(n, device=u.device) % period
         if ring and n % period:  # the last few points get colours of their own
             rest = n % period
@@ -62,10 +63,13 @@ def probes(problem: Problem, u: Tensor) -> Iterator[tuple[tuple[int, ...], Tenso
 
 
 def jacobian_diagonal(problem: Problem, u: Tensor) -> Tensor:
-    """diag J(u) as a field, one where nothing is to be solved (the walls)."""
+    """diag J(u) as a field, one where nothing is to be solved (the walls).
+
+    Only the points of a colour themselves are looked at, so they need be no more than s+1 apart.
+    """
     jacobian = linearisation(problem, u)
     diagonal = torch.zeros_like(u)
-    for _, probe in probes(problem, u):
+    for _, probe in probes(problem, u, problem.equation.stencil_reach + 1):
         diagonal += probe * jacobian(probe)
     return torch.where(diagonal == 0, 1.0, diagonal)
 

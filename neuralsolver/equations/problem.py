@@ -62,7 +62,7 @@ class Problem:
     ) -> None:
         as_numpy = not isinstance(inputs, Tensor)
         tensor = inputs if isinstance(inputs, Tensor) else _tensor_of(equation, inputs)
-        asked = grid.shape if grid is not None else lengths or sides or (None, None)
+        asked = grid.shape if grid is not None else lengths or sides or (None,) * equation.dimension
         batched = tensor.dim() - len(asked)
         points = tuple(tensor.shape[-len(asked) :])
         if batched not in (0, 1, 2) or (equation.any_grid is False and len(set(points)) > 1):
@@ -88,7 +88,7 @@ class Problem:
         shape = (tensor.shape[0], *equation.solution_shape(*points))
         object.__setattr__(self, "known", known and known.spread(shape, tensor))
         object.__setattr__(self, "_given", (as_numpy, batched))
-        square = len(points) == 2 and grid == equation.grid(points[-1])
+        square = len(points) == equation.dimension and grid == equation.grid(points[-1])
         object.__setattr__(self, "square", square)
         if not square or known is not None:
             _check_determined(self)
@@ -273,7 +273,8 @@ def _grid_of(
     sides: Sequence[Side] | None,
 ) -> Grid:
     """The grid that is asked for; that of the equation unless something is."""
-    if lengths is None and sides is None and len(set(points)) == 1 and len(points) == 2:
+    stated = len(set(points)) == 1 and len(points) == equation.dimension
+    if lengths is None and sides is None and stated:
         return equation.grid(points[0])
     if not equation.any_grid:
         asked = f"{points}, lengths {lengths}, sides {sides}"

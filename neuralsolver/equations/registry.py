@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from neuralsolver.equations.base import Equation
+from neuralsolver.equations.boxes import DarcyBox
 from neuralsolver.equations.darcy import MEDIA, STENCILS, Darcy
 from neuralsolver.equations.helmholtz import Helmholtz
 from neuralsolver.equations.navier_stokes import DEALIASING, FORCINGS, NavierStokes
@@ -16,9 +17,22 @@ from neuralsolver.errors import InvalidInput
 from neuralsolver.limits import Limit, Real, Text, Whole, limit_of
 
 EQUATIONS: dict[str, Equation] = {}
+"""Those of the paper, and what a user has registered."""
+
+BOXES: dict[str, Equation] = {box.name: box for box in (DarcyBox(),)}
+"""Equations stated on a cube: models are trained for them, but what goes through all equations
+draws, shows or compares squares."""
 
 _SIZE = Real(-1e150, 1e150)
 """Of a source: its square is still a number."""
+
+_DARCY: dict[str, Limit] = {
+    "source": _SIZE,
+    "low": Real(above=0.0, most=1e100),
+    "high": Real(above=0.0, most=1e100),
+    "stencil": Text(tuple(STENCILS)),
+    "medium": Text(tuple(MEDIA)),
+}
 
 CONSTANTS: dict[type[Equation], dict[str, Limit]] = {
     Poisson: {"scale": _SIZE, "source_amplitude": Real(above=0.0, most=1e150)},
@@ -27,13 +41,8 @@ CONSTANTS: dict[type[Equation], dict[str, Limit]] = {
         "nonlinearity": Real(-1e12, 1e12),
         "source_amplitude": Real(0.0, 1e150),
     },
-    Darcy: {
-        "source": _SIZE,
-        "low": Real(above=0.0, most=1e100),
-        "high": Real(above=0.0, most=1e100),
-        "stencil": Text(tuple(STENCILS)),
-        "medium": Text(tuple(MEDIA)),
-    },
+    Darcy: _DARCY,
+    DarcyBox: _DARCY,
     NavierStokes: {
         "viscosity": Real(above=0.0, most=1e3),
         "forcing": Text(FORCINGS),
@@ -88,11 +97,12 @@ def equation_named(name: str, constants: Mapping[str, Any] | None = None) -> Equ
     >>> ns.equation_named("helmholtz", {"wavenumber": "3"}).wavenumber
     3.0
     """
-    if not isinstance(name, str) or name not in EQUATIONS:
+    prototypes = {**BOXES, **EQUATIONS}
+    if not isinstance(name, str) or name not in prototypes:
         raise InvalidInput("equation", f"one of {', '.join(EQUATIONS)}{_nearest(name)}", name)
     if constants is not None and not isinstance(constants, Mapping):
         raise InvalidInput(f"constants of {name}", "names and values", repr(constants)[:60])
-    prototype = EQUATIONS[name]
+    prototype = prototypes[name]
     ranges = limits(prototype)
     values = {}
     for key, value in (constants or {}).items():

@@ -100,9 +100,7 @@ class Beginning:
     def _folder(self) -> Path:
         folder = locate(self.start)
         if folder is None:
-            expected = (
-                "a shipped model, a folder, or a file of published weights"
-            )
+            expected = "a shipped model, a folder, or a file of published weights"
             raise InvalidInput("start", expected, str(self.start))
         return folder
 

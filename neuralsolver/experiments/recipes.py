@@ -65,8 +65,8 @@ def _build(
     if name is None:
         return None
     row = network_row(name, scale, equation)
-    channels = {"inputs": len(equation.input_names), "solution": 1, "error": 1}
-    if len(row.arguments.get("max_wavenumber", ())) != 3:  # else time is an axis of the network
+    channels = {"inputs": len(equation.conditioning_names), "solution": 1, "error": 1}
+    if len(row.arguments.get("max_wavenumber", ())) != 3:  # else frames are an axis of the network
         channels["solution"] = channels["error"] = equation.frames + 1
     padding = "circular" if equation.boundary == "torus" else "zeros"
     return build(

@@ -47,6 +47,11 @@ def moving(equation: Equation) -> bool:
     return equation.frames > 0
 
 
+def boxed(equation: Equation) -> bool:
+    """One field in three dimensions."""
+    return static(equation) and equation.dimension == 3
+
+
 def varying(equation: Equation) -> bool:
     """Coefficients that vary in space."""
     return static(equation) and "inputs" in equation.jacobian_reads
@@ -103,6 +108,7 @@ SCALES = {
             ablation_batches=600,
             moving_effort=0.2,
         ),
+        Scale("box", 32, 240, 2, 2, minutes=7.0, warm_resolution=16),
         Scale("tiny", 16, 64, 8, 8, batches=20, effort=0.02, moving_effort=0.02),
     )
 }
@@ -131,9 +137,14 @@ def network(name: str, scale: str, model: str, where: Where = anywhere, **argume
 # fmt: off
 CNN: dict[str, Any] = {"lifting": "cnn", "projection": "cnn"}
 # what a contractive solver corrects with, and starts from: the latter may be smaller
+network("corrector", "tiny", "fno", boxed, width=4, layers=2, max_wavenumber=[2, 2, 2], **CNN,
+        cnn_layers=2)
 network("corrector", "paper", "fno", width=64, layers=4, max_wavenumber=[10, 10], **CNN)
 network("corrector", "desk", "fno", width=24, layers=4, max_wavenumber=[10, 10], **CNN)
 network("corrector", "tiny", "fno", width=8, layers=2, max_wavenumber=[4, 4], **CNN)
+# in three dimensions, where it begins from nothing
+network("corrector", "box", "fno", boxed, width=12, layers=4, max_wavenumber=[6, 6, 6], **CNN,
+        cnn_layers=2)
 network("starter", "paper", "fno", width=64, layers=4, max_wavenumber=[10, 10], **CNN)
 network("starter", "desk", "fno", width=16, layers=4, max_wavenumber=[8, 8], **CNN)
 network("starter", "tiny", "fno", width=8, layers=2, max_wavenumber=[4, 4], **CNN)
@@ -173,6 +184,8 @@ STATE: dict[str, Any] = {"checkpoint_seconds": 240.0, "validate_seconds": 120.0}
 """A state with the replayed trajectories is some hundred megabytes."""
 PLANS: dict[str, Plan] = {
     "contract": Plan("contraction", 1, unroll=1, shortest_unroll=1, replay=True),
+    "contract-box": Plan("contraction", 1, unroll=1, shortest_unroll=1, replay=True,
+                         checkpoint_seconds=120.0, validate_seconds=400.0),
     "unroll": Plan("reconstruction", 1, learning_rate=4e-3),
     "unroll-residual": Plan("reconstruction_and_residual", 1, learning_rate=4e-3),
     "data": Plan("relative_h1", 1, unroll=0, shortest_unroll=0, learning_rate=4e-3),
@@ -251,6 +264,8 @@ class Preset:
 # fmt: off
 PRESETS: list[Preset] = [
     #      recipe         where   predictor  corrector  plan        desk batches
+    Preset("contractive", boxed, None, "corrector", "contract-box",
+           error="scaled_residual", reads="jacobian", smoothing=2, warm=0.25),
     Preset("contractive", porous, "starter", "corrector", "contract",
            error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3,
            data={"medium": "varied"}),
@@ -306,8 +321,8 @@ BACKBONES: dict[str, Backbone] = {}
 def backbone(row: Backbone, model: str, **sizes: Mapping[str, Any]) -> None:
     """Add a backbone: recipe paper-<key>, with arguments for each scale, and method ens-<key>."""
     BACKBONES[row.key] = row
-    for scale in SCALES:
-        network(f"ens-{row.key}", scale, model, **sizes[scale])
+    for scale, arguments in sizes.items():
+        network(f"ens-{row.key}", scale, model, **arguments)
     name = f"ens-{row.key}"
     PRESETS.append(Preset(f"paper-{row.key}", static, name, name, "unroll", warm=0.75))
 
@@ -351,7 +366,12 @@ def preset(recipe: str, equation: Equation) -> Preset:
 
 def network_row(name: str, scale: Scale, equation: Equation) -> Network:
     """The network called `name` at a scale, as it suits an equation."""
-    return next(row for row in NETWORKS[name, scale.name] if row.where(equation))
+    rows = [row for row in NETWORKS.get((name, scale.name), ()) if row.where(equation)]
+    if equation.dimension == 3:
+        rows = [row for row in rows if row.where is boxed]
+    if not rows:
+        raise InvalidInput("scale", f"one with a {name} for {equation.name}", scale.name)
+    return rows[0]
 
 
 def scale_named(name: str) -> Scale:

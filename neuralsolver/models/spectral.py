@@ -197,6 +197,8 @@ class _LinearPlusSynthesis(torch.autograd.Function):
 def _linear_plus_synthesis(x: Tensor, weight: Tensor, z: Tensor, table: Tensor) -> Tensor:
     if torch.compiler.is_compiling():  # a compiler joins the two by itself
         return functional.linear(x, weight) + _transform(table, z, z.dim() - 2)
+    if not torch.is_grad_enabled():  # what binds arguments for autograd takes longer than a product
+        return _LinearPlusSynthesis.forward(x, weight, z, table)
     result: Tensor = _LinearPlusSynthesis.apply(x, weight, z, table)  # type: ignore[no-untyped-call]
     return result
 

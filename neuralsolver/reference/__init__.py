@@ -3,19 +3,21 @@
 Independent of `neuralsolver.equations`, so that the two check each other.
 """
 
+from neuralsolver.reference.boxes import solve_darcy_box, solve_poisson_box
 from neuralsolver.reference.darcy import DarcySolution, solve_darcy
 from neuralsolver.reference.elliptic import (
     first_eigenvalue,
     smallest_singular_value,
     solve_shifted_laplacian,
 )
-from neuralsolver.reference.random_fields import cosine_field, periodic_field, two_phase
+from neuralsolver.reference.random_fields import box_field, cosine_field, periodic_field, two_phase
 from neuralsolver.reference.semilinear import NewtonResult, solve_semilinear_helmholtz
 from neuralsolver.reference.vorticity import diagonal_forcing, integrate, kolmogorov_forcing
 
 __all__ = [
     "DarcySolution",
     "NewtonResult",
+    "box_field",
     "cosine_field",
     "diagonal_forcing",
     "first_eigenvalue",
@@ -24,6 +26,8 @@ __all__ = [
     "periodic_field",
     "smallest_singular_value",
     "solve_darcy",
+    "solve_darcy_box",
+    "solve_poisson_box",
     "solve_semilinear_helmholtz",
     "solve_shifted_laplacian",
     "two_phase",

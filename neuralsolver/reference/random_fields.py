@@ -34,6 +34,9 @@ Array = npt.NDArray[np.float64]
 COSINE_MODES = 128
 """The cosine field has the modes 0 ≤ p, q < 128: all that the paper's 128 × 128 grid carries."""
 
+BOX_MODES = 64
+"""The cosine field in a cube has so many modes along each axis."""
+
 PERIODIC_MODES = 64
 """The periodic field has the modes |k_x|, |k_y| < 64: all that a 128 × 128 torus resolves."""
 
@@ -92,6 +95,25 @@ def periodic_field(
     return np.ascontiguousarray(field.real)
 
 
+def box_field(
+    rng: np.random.Generator,
+    resolution: int,
+    *,
+    smoothness: float = 2.0,
+    inverse_length: float = 3.0,
+) -> Array:
+    """One cosine field in the unit cube, (n, n, n), with the modes 0 ≤ p, q, r < 64."""
+    _check(resolution, smoothness, inverse_length)
+    squares = (np.pi * np.arange(BOX_MODES)) ** 2
+    eigenvalues = squares[:, None, None] + squares[:, None] + squares
+    amplitude = _amplitude(eigenvalues, smoothness, inverse_length, origin=(0, 0, 0))
+    field = amplitude * rng.standard_normal(eigenvalues.shape)
+    basis = _cosine_basis(resolution)[:, :BOX_MODES]
+    for _ in range(3):  # the last axis becomes points and goes first
+        field = np.moveaxis(field @ basis.T, -1, 0)
+    return np.ascontiguousarray(field)
+
+
 def two_phase(field: npt.ArrayLike, low: float, high: float) -> Array:
     """The two-valued field: `high` where field ≥ 0, `low` elsewhere."""
     return np.where(np.asarray(field) >= 0.0, float(high), float(low))
@@ -148,7 +170,7 @@ def _periodic_amplitude(smoothness: float, inverse_length: float) -> Array:
 
 
 def _amplitude(
-    eigenvalues: Array, smoothness: float, inverse_length: float, *, origin: tuple[int, int]
+    eigenvalues: Array, smoothness: float, inverse_length: float, *, origin: tuple[int, ...]
 ) -> Array:
     """τ^(α−1) (μ + τ²)^(−α/2) for the eigenvalues μ of −Δ, zero for the constant mode."""
     amplitude: Array = inverse_length ** (smoothness - 1.0) * (eigenvalues + inverse_length**2) ** (

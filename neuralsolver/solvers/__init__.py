@@ -1,6 +1,7 @@
 """How a Problem becomes a Solution. A network here is any callable."""
 
 from neuralsolver.solvers.acceleration import Anderson, Krylov
+from neuralsolver.solvers.batches import solve_batch
 from neuralsolver.solvers.classical import polish
 from neuralsolver.solvers.iterate import (
     Iterate,
@@ -36,4 +37,5 @@ __all__ = [
     "iterate",
     "iterations",
     "polish",
+    "solve_batch",
 ]

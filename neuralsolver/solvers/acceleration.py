@@ -26,56 +26,82 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from neuralsolver.equations.jacobian import linearisation
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.iterate import Iterate, Stepper
 
+ROWS = 8
+"""Directions for which room is made at a time."""
 MEMORY_BYTES = 1e9
 """What the directions of `Krylov` may occupy when their number is not given."""
 
 
 class Krylov:
-    """Flexible GMRES around a step; beyond `memory` directions the oldest is forgotten."""
+    """Flexible GMRES around a step; beyond `memory` directions the oldest is forgotten.
+
+    Directions and images are the rows of one array (samples, directions, points) each, so that a
+    projection is two products with it.
+    """
 
     def __init__(self, step: Stepper, memory: int | None = None) -> None:
         self.step, self.memory = step, memory
-        self.directions: list[Tensor] = []
-        self.images: list[Tensor] = []
+        self.directions: Tensor | None = None
+        self.images: Tensor | None = None
+        self.count = 0
+        self.constant: Tensor | None = None
 
     def __call__(self, now: Iterate) -> Tensor:
         if not now.problem.equation.linear:
             raise InvalidInput("acceleration", "a linear equation", now.problem.equation.name)
         z = self.step(now) - now.u
-        q = linearisation(now.problem, now.u)(z)
-        # twice: once is not enough when the new direction nearly lies among the old ones
-        for _ in range(2):
-            for direction, image in zip(self.directions, self.images, strict=True):
-                overlap = self._overlap(z, q, image)
-                q, z = q - overlap * image, z - overlap * direction
-        length = self._overlap(z, q, q).abs().sqrt().clamp_min(torch.finfo(q.dtype).tiny)
+        if self.constant is None:
+            self.constant = now.problem.residual(torch.zeros_like(z))
+        # a direction has no length of its own: with that of F(0) little cancels in F(z) − F(0)
+        z = z * _over(self.constant, now.residual)
+        q = now.problem.residual(z).sub_(self.constant).flatten(1)
+        z = z.flatten(1)
+        if self.images is not None and self.directions is not None:
+            held = min(self.count, self.images.shape[1])
+            past, images = self.directions[:, :held], self.images[:, :held]
+            # twice: once is not enough when the new direction nearly lies among the old ones
+            for _ in range(2):
+                overlap = torch.bmm(images, self._tested(z, q)[:, :, None]).mT
+                q = torch.baddbmm(q[:, None], overlap, images, alpha=-1)[:, 0]
+                z = torch.baddbmm(z[:, None], overlap, past, alpha=-1)[:, 0]
+        squared = _inner(q, self._tested(z, q)).abs()[:, None]
+        length = squared.sqrt().clamp_min(torch.finfo(q.dtype).tiny)
         q, z = q / length, z / length
-        self.directions.append(z)
-        self.images.append(q)
+        tested = self._tested(z, q)
+        self._add(z, q)
+        share = _inner(now.residual.flatten(1), tested)[:, None]
+        answer: Tensor = now.u - (share * z).view_as(now.u)
+        return answer
+
+    def _tested(self, z: Tensor, q: Tensor) -> Tensor:
+        """What of a direction z with q = Az images are tested against: directions are made so that
+        it is orthogonal to all of them, and of unit length on its own."""
+        return q
+
+    def _add(self, direction: Tensor, image: Tensor) -> None:
+        """Hold one more pair, in the place of the oldest where there is no more room."""
         if self.memory is None:
             # decided once: samples that stop must not change what the others remember
-            self.memory = max(10, int(MEMORY_BYTES / (2 * q.numel() * q.element_size())))
-        excess = len(self.images) - self.memory
-        if excess > 0:
-            del self.directions[:excess], self.images[:excess]
-        return now.u - self._share(now.residual, z, q) * z
-
-    def _overlap(self, z: Tensor, q: Tensor, image: Tensor) -> Tensor:
-        """How much of a direction z with q = Az an earlier one of this image has."""
-        return _dot(q, image)
-
-    def _share(self, r: Tensor, z: Tensor, q: Tensor) -> Tensor:
-        """−α of a direction of unit length."""
-        return _dot(r, q)
+            self.memory = max(10, int(MEMORY_BYTES / (2 * image.numel() * image.element_size())))
+        if self.images is None or self.directions is None:
+            self.directions, self.images = _room(direction, 0), _room(image, 0)
+        room = self.images.shape[1]
+        if self.count >= room and room < self.memory:
+            more = min(room + ROWS, self.memory) - room
+            self.directions = torch.cat([self.directions, _room(direction, more)], 1)
+            self.images = torch.cat([self.images, _room(image, more)], 1)
+        place = self.count % self.images.shape[1]
+        self.directions[:, place], self.images[:, place] = direction, image
+        self.count += 1
 
     def keep(self, mask: Tensor) -> None:
         """Forget the samples that have stopped."""
-        self.directions = [direction[mask] for direction in self.directions]
-        self.images = [image[mask] for image in self.images]
+        if self.images is not None and self.directions is not None:
+            self.directions, self.images = self.directions[mask], self.images[mask]
+        self.constant = None if self.constant is None else self.constant[mask]
         if hasattr(self.step, "keep"):
             self.step.keep(mask)
 
@@ -83,17 +109,23 @@ class Krylov:
 class Conjugate(Krylov):
     """Flexible conjugate gradients around a step, for a symmetric operator of either sign."""
 
-    def _overlap(self, z: Tensor, q: Tensor, image: Tensor) -> Tensor:
+    def _tested(self, z: Tensor, q: Tensor) -> Tensor:
         # ⟨z, Az⟩ of a direction of unit length is 1, or −1 where A is negative
-        return _dot(z, image) * self._sign(z, q)
+        if self.images is None or self.directions is None:
+            return z * torch.sign(_inner(z, q))[:, None]
+        return z * torch.sign(_inner(self.directions[:, 0], self.images[:, 0]))[:, None]
 
-    def _share(self, r: Tensor, z: Tensor, q: Tensor) -> Tensor:
-        return _dot(r, z) * self._sign(z, q)
 
-    def _sign(self, z: Tensor, q: Tensor) -> Tensor:
-        if self.images:
-            z, q = self.directions[0], self.images[0]
-        return torch.sign(_dot(z, q))
+def _over(one: Tensor, other: Tensor) -> Tensor:
+    """‖one‖ / ‖other‖ for each sample, 1 where either is zero; it may multiply a field."""
+    ratio = one.flatten(1).norm(dim=1) / other.flatten(1).norm(dim=1)
+    usable = (ratio > 0) & torch.isfinite(ratio)
+    return torch.where(usable, ratio, 1.0).view(-1, *[1] * (one.dim() - 1))
+
+
+def _room(like: Tensor, rows: int) -> Tensor:
+    """Room for so many rows beside `like` (samples, points)."""
+    return like.new_empty(len(like), rows, like.shape[1])
 
 
 class Anderson:
@@ -160,9 +192,3 @@ def _inner(a: Tensor, b: Tensor) -> Tensor:
     """Inner product of each row."""
     product: Tensor = torch.linalg.vecdot(a, b)
     return product
-
-
-def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """Inner product per sample, shaped to multiply a field."""
-    product = (a * b).flatten(1).sum(1)
-    return product.view(-1, *[1] * (a.dim() - 1))

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -32,7 +33,6 @@ from torch import Tensor
 from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.iterate import Iterate, Start, Stepper, iterations
-from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.smoothing import Stencil, chebyshev_weights, stencil
 from neuralsolver.solvers.stopping import FixedSteps
 
@@ -49,17 +49,30 @@ START_STEPS = 3
 """Corrections on the trained grid before its answer is carried up; interpolation loses more."""
 
 
+class Coarsest(Protocol):
+    """What solves on the coarsest grid: a `NeuralSolver`, or what stands in its place."""
+
+    smoothing: int
+    corrector_reads: tuple[str, ...]
+
+    def predict(self, problem: Problem) -> Tensor: ...
+
+    def correction(self, now: Iterate, number: int = 0) -> Tensor: ...
+
+    def stepper(self) -> Stepper: ...
+
+
 class VCycle:
     """V-cycles as the steps of one solve, down to the grid of `trained` points."""
 
     def __init__(
-        self, solver: NeuralSolver, problem: Problem, trained: int, *, sweeps: int = 3
+        self, solver: Coarsest, problem: Problem, trained: int, *, sweeps: int = 3
     ) -> None:
         if min(problem.grid.shape) < trained or not problem.grid.walled or problem.known_inside:
             expected = f"at least {trained} points between walls, none known inside"
             raise InvalidInput("grid", expected, problem.grid)
         self.solver, self.problem = solver, problem
-        self.weights = chebyshev_weights(sweeps)
+        self.weights = chebyshev_weights(sweeps, problem.grid.dimension)
         self.levels = hierarchy(problem, trained)
 
     def __call__(self, now: Iterate) -> Tensor:
@@ -96,8 +109,7 @@ class VCycle:
         """
         twice = self.correction(self.levels, u, -r) - self.correction(self.levels, u, r)
         dtype = self.levels[0].problem.inputs.dtype
-        size: Tensor = torch.linalg.vector_norm(r, dim=(1, 2, 3), keepdim=True)
-        size = size.clamp_min(torch.finfo(r.dtype).tiny)
+        size = _length(r)
         jacobian = self.levels[0].jacobian(u.to(dtype))
         e = (0.5 * twice / size).to(dtype)
         return size * jacobian.sweep((-r / size).to(dtype), self.weights[::-1], e)
@@ -105,9 +117,7 @@ class VCycle:
     def correction(self, levels: Sequence[Level], u: Tensor, residual: Tensor) -> Tensor:
         """An approximation of −J⁻¹ residual on the first level, in the residual's precision."""
         dtype = levels[0].problem.inputs.dtype
-        tiny = torch.finfo(residual.dtype).tiny
-        rho: Tensor = torch.linalg.vector_norm(residual, dim=(1, 2, 3), keepdim=True)
-        rho = rho.clamp_min(tiny)
+        rho = _length(residual)
         return rho * self._cycle(levels, u.to(dtype), (residual / rho).to(dtype), rho)
 
     def _cycle(self, levels: Sequence[Level], u: Tensor, residual: Tensor, rho: Tensor) -> Tensor:
@@ -134,6 +144,12 @@ class VCycle:
         now = Iterate(level.problem, u.to(rho.dtype), left)
         answer = self.solver.correction(now) / rho
         return e + level.problem.grid.zero_walls(answer).to(e.dtype)
+
+
+def _length(r: Tensor) -> Tensor:
+    """‖r‖ of each sample, shaped to divide it by, never zero."""
+    length: Tensor = torch.linalg.vector_norm(r, dim=tuple(range(1, r.dim())), keepdim=True)
+    return length.clamp_min(torch.finfo(r.dtype).tiny)
 
 
 def _best_multiple(residual: Tensor, c: Tensor, image: Tensor) -> Tensor:

@@ -146,7 +146,9 @@ class NeuralSolver(nn.Module, Solver):
         every frame.
         """
         inputs = problem.equation.conditioning(problem.inputs)
-        if getattr(network, "dimension", 2) == 3:
+        if problem.grid.dimension == 3:
+            parts = {"inputs": inputs, "solution": u, "error": error}
+        elif getattr(network, "dimension", 2) == 3:
             frames = inputs[:, :, None].expand(-1, -1, u.shape[2], -1, -1)
             parts = {"inputs": frames, "solution": u, "error": error}
         else:
@@ -182,7 +184,7 @@ class NeuralStepper:
     def _smoothed(self, now: Iterate) -> Iterate:
         if self.diagonal is None:
             self.diagonal = jacobian_diagonal(now.problem, now.u)
-        weights = chebyshev_weights(self.solver.smoothing)
+        weights = chebyshev_weights(self.solver.smoothing, now.problem.grid.dimension)
         return Iterate(
             now.problem, *smooth(now.problem, now.u, now.residual, self.diagonal, weights)
         )

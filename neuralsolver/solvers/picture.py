@@ -13,16 +13,19 @@ if TYPE_CHECKING:
 
 
 def plot_solution(solution: Solution, path: str | None, sample: int) -> Figure:
-    """Draw one sample; write it to `path` if given. A flow shows its last frame."""
+    """Draw one sample (of a flow its last frame, of a box its middle); write it where asked."""
     problem = solution.problem
     u = solution.tensor[sample, 0].detach().cpu().numpy()
     r = problem.residual(solution.tensor)[sample, 0].detach().cpu().numpy()
-    if u.ndim == 3:
+    given = problem.inputs[sample, 0].cpu().numpy()
+    if problem.grid.dimension == 3:
+        u, r, given = (field[len(field) // 2] for field in (u, r, given))
+    elif u.ndim == 3:
         u, r = u[-1], r[-1]
     figure = Figure(figsize=(13.5, 3.4), dpi=130, layout="constrained")
     axes = figure.subplots(1, 4)
     name = problem.equation.input_names[0]
-    fields = ((name, problem.inputs[sample, 0].cpu().numpy()), ("solution", u), ("residual", r))
+    fields = ((name, given), ("solution", u), ("residual", r))
     for axis, (title, field) in zip(axes, fields, strict=False):
         image = draw(axis, field, title)
         figure.colorbar(image, ax=axis, shrink=0.8).ax.tick_params(labelsize=7)

@@ -28,10 +28,13 @@ NOT_LINEAR = (
 )
 
 
-def as_operator(problem: Problem, inverse: Callable[[Tensor], Tensor]) -> LinearOperator:
+def as_operator(
+    problem: Problem, inverse: Callable[[Tensor], Tensor], *, symmetric: bool = False
+) -> LinearOperator:
     """J⁻¹ over the unknowns of one sample in C order, as `sparse_jacobian` numbers them.
 
-    At points that are known J is the identity, and so is this.
+    At points that are known J is the identity, and so is this. One that is `symmetric` in the
+    shares W of the points has the transpose W J⁻¹ W⁻¹, which BiCG and QMR ask for.
     """
     if problem.batch > 1:
         raise InvalidInput("problem", "one sample (Problem.select)", f"{problem.batch} samples")
@@ -46,7 +49,18 @@ def as_operator(problem: Problem, inverse: Callable[[Tensor], Tensor]) -> Linear
         answer = grid.flatten(inverse(grid.unflatten(r * free, like)))
         return np.asarray((answer * free + r * (1 - free)).numpy()[0])
 
-    return LinearOperator((grid.size, grid.size), matvec=product, dtype=np.float64)
+    shares = grid.flatten(grid.weights[None, None])[0].numpy()
+
+    def transposed(vector: Vector) -> Vector:
+        found: Vector = shares * product(np.ravel(vector) / shares)
+        return found
+
+    return LinearOperator(
+        (grid.size, grid.size),
+        matvec=product,
+        rmatvec=transposed if symmetric else None,
+        dtype=np.float64,
+    )
 
 
 def flexible_gmres(

@@ -108,7 +108,7 @@ class Solution:
     @property
     def relative_residual(self) -> Tensor:
         """RMS residual of the returned field over that of the first guess, per sample."""
-        residual = self.problem.measure(self.problem.residual(self.tensor))
+        residual = self.problem.measure(self.problem.residual(self.tensor.detach()))
         return residual_norm(residual).cpu() / self.residual_scale
 
     @property
@@ -118,7 +118,7 @@ class Solution:
         Infinite where the residual is too large to say anything. It bounds the distance from the
         solution of the discrete equation: the error of the discretisation is not in it.
         """
-        return error_bound(self.problem, self.tensor)
+        return error_bound(self.problem, self.tensor.detach())
 
     @property
     def error_estimate(self) -> Tensor | None:
@@ -131,12 +131,12 @@ class Solution:
         """
         if self.problem.smallest_singular_value() is not None:
             return None
-        return error_estimate(self.problem, self.tensor)
+        return error_estimate(self.problem, self.tensor.detach())
 
     @property
     def on_main_branch(self) -> list[bool] | None:
         """Whether each sample is on the branch of solutions that leads through zero, if known."""
-        return on_main_branch(self.problem, self.tensor)
+        return on_main_branch(self.problem, self.tensor.detach())
 
     @property
     def estimate_is_cheap(self) -> bool:

@@ -70,6 +70,7 @@ PATIENCE = 40
 FAR = 20.0
 """A start whose residual is this many times that of the first guess is dropped. A good prediction
 has up to five times as much: small errors that oscillate from point to point weigh heavily."""
+DIMENSIONS = {2: "two", 3: "three"}
 LONGEST = 2.0
 """The longest box, in its widths, on which the corrector of a square still is worth its time."""
 SINGLE = 1e-5
@@ -112,8 +113,8 @@ class TrainedSolver(Solver):
         grid = problem.grid
         if problem.equation.boundary == "torus":
             return None
-        if grid.dimension > 2:
-            return "its corrector knows two dimensions"
+        if grid.dimension != self.equation.dimension:
+            return f"its corrector knows {DIMENSIONS[self.equation.dimension]} dimensions"
         if not grid.walled:
             return "its corrector knows walls only"
         if problem.known_inside:
@@ -141,11 +142,13 @@ class TrainedSolver(Solver):
 
         That of a corrector is no linear operator: `flexible_gmres` takes it, SciPy's methods stall.
         `linear` asks for the V-cycle without a network, which is linear, and symmetric in the
-        shares of the points: it serves conjugate gradients too.
+        shares of the points: it serves conjugate gradients too. The J of Poisson and Helmholtz is
+        negative; methods that ask for a positive one take −J, −right side and −preconditioner.
         """
         self.check(problem)
         if linear or self.beyond(problem) is not None:
-            return as_operator(problem, MultigridStep(problem).of(problem))
+            cycle = MultigridStep(problem).of(problem)
+            return as_operator(problem, cycle, symmetric=problem.equation.self_adjoint)
         warnings.warn(NOT_LINEAR, stacklevel=2)
         problem = problem.in_precision(torch.float64)
         return as_operator(problem, self.inverse(problem, problem.first_guess()))

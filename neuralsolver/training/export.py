@@ -38,7 +38,7 @@ def export_networks(solver: TrainedSolver, kind: str, folder: Path) -> list[dict
             continue
         channels = network.arguments["in_channels"]
         generator = torch.Generator().manual_seed(0)
-        shape = (2, channels, solver.resolution, solver.resolution)
+        shape = (2, channels, *solver.equation.dimension * (solver.resolution,))
         example = torch.randn(shape, generator=generator)
         path = folder / f"{name}{'.onnx' if kind == 'onnx' else '.pt2'}"
         answer = (_onnx if kind == "onnx" else _torch_export)(network.eval(), example, path)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from neuralsolver.data import (
     DatasetSpec,
@@ -20,7 +21,15 @@ from neuralsolver.data import (
     store,
 )
 from neuralsolver.data.truth import Truth, truth
-from neuralsolver.equations import Equation, Helmholtz, NavierStokes, Poisson, Problem, register
+from neuralsolver.equations import (
+    DarcyBox,
+    Equation,
+    Helmholtz,
+    NavierStokes,
+    Poisson,
+    Problem,
+    register,
+)
 from neuralsolver.equations.registry import EQUATIONS
 from neuralsolver.equations.stencils import from_interior, interior, laplacian
 from neuralsolver.errors import InvalidInput, ReferenceFailure
@@ -237,3 +246,14 @@ def test_a_solver_with_the_wrong_shape_or_nan_is_caught():
         generation.compute_block(SPEC, short, 0)
     with pytest.raises(ReferenceFailure, match="not finite"):
         generation.compute_block(SPEC, undefined, 0)
+
+
+def test_a_dataset_of_boxes_has_three_axes(tmp_path):
+    spec = DatasetSpec(DarcyBox(), 3, 8)
+    dataset = generate(spec, tmp_path)
+    inputs, solution = dataset[:]
+    assert inputs.shape == (3, 2, 8, 8, 8)
+    assert solution.shape == (3, 1, 8, 8, 8)
+    problem = dataset.problem()
+    residual = problem.residual(torch.from_numpy(solution))
+    assert float(residual.norm()) < 1e-9 * float(problem.inputs[:, 1].norm())

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from neuralsolver.errors import InvalidInput
-from neuralsolver.models import FNO, MODELS, UNet, build, name_of
+from neuralsolver.models import FNO, MODELS, UNet, build, local, name_of
 
 SMALL: dict[str, dict[str, Any]] = {
     "fno": {"width": 8, "layers": 2, "max_wavenumber": [3, 3]},
@@ -272,3 +272,20 @@ def test_unet_smallest_grid() -> None:
     assert model(torch.randn(1, 1, 8, 8)).shape == (1, 1, 8, 8)
     with pytest.raises(InvalidInput, match="n >= 8"):
         model(torch.randn(1, 1, 7, 7))
+
+
+def test_a_single_box_is_convolved_as_in_a_batch(monkeypatch):
+    """By oneDNN, which torch would not choose for it: the same numbers, and the same gradient."""
+    torch.manual_seed(0)
+    layer = local.Convolution(3, 4, 3, dimension=3)
+    x = torch.randn(1, 3, 16, 16, 16, requires_grad=True)
+    assert local._misjudged(x)
+    assert not local._misjudged(x.expand(2, -1, -1, -1, -1))
+    assert not local._misjudged(x.double())
+    ours = layer(x)
+    (gradient,) = torch.autograd.grad(ours.square().sum(), x)
+    monkeypatch.setattr(local, "_misjudged", lambda x: False)
+    usual = layer(x)
+    (expected,) = torch.autograd.grad(usual.square().sum(), x)
+    assert torch.allclose(ours, usual, atol=1e-5)
+    assert torch.allclose(gradient, expected, atol=1e-4)

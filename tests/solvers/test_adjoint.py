@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy.sparse.linalg import cg
+from scipy.sparse.linalg import bicg, cg
 
 import neuralsolver as ns
 from neuralsolver.equations import (
@@ -101,8 +101,10 @@ def test_a_source_that_is_a_field_and_points_held_inside():
 
 def test_a_gradient_has_the_layout_of_what_was_given_and_is_lost_only_when_asked():
     solver, f = ns.load("poisson"), field(16, 16).float().requires_grad_()
-    u = solver.solve(Problem(Poisson(), f)).u
+    solution = solver.solve(Problem(Poisson(), f))
+    u = solution.u
     assert u.shape == (16, 16)
+    assert "TOLERANCE" in solution.summary()  # and no warning that a graph hangs on its numbers
     u.sum().backward()
     assert f.grad.shape == f.shape
     assert f.grad.dtype is torch.float32
@@ -149,6 +151,42 @@ def test_the_linear_preconditioner_serves_scipy():
     assert info == 0
     assert len(count) <= 15
     assert np.linalg.norm(matrix @ u - right) < 1e-9 * np.linalg.norm(right)
+
+
+@pytest.mark.parametrize("sides", SIDES, ids=str)
+def test_the_linear_preconditioner_has_its_transpose(sides):
+    """⟨w, Mv⟩ = ⟨Mᵀw, v⟩ to the float32 of a cycle, and BiCG, which asks for both, converges."""
+    solver = ns.load("darcy")
+    inputs = Problem.random(solver.equation, 20, seed=2).inputs
+    problem = Problem(solver.equation, inputs, sides=sides)
+    operator = solver.preconditioner(problem, linear=True)
+    v, w = np.random.default_rng(0).standard_normal((2, problem.grid.size))
+    assert w @ (operator @ v) == pytest.approx(v @ operator.rmatvec(w), rel=1e-4)
+    (matrix,) = sparse_jacobian(problem, problem.zeros())
+    u, info = bicg(matrix, v, rtol=1e-9, M=operator)
+    assert info == 0
+    assert np.linalg.norm(matrix @ u - v) < 1e-8 * np.linalg.norm(v)
+
+
+def test_a_box_and_a_rectangle_and_the_constant_of_a_source_field():
+    poisson, darcy = ns.load("poisson"), ns.load("darcy")
+
+    def in_a_box(f, values):
+        problem = Problem(Poisson(), f, lengths=(1, 1, 1), walls=values)
+        return poisson.solve(problem, tolerance=1e-10).tensor
+
+    both = (field(8, 8, 9).requires_grad_(), field(8, 8, 9, seed=1).requires_grad_())
+    assert torch.autograd.gradcheck(in_a_box, both, **CHECK)
+
+    def in_a_rectangle(a, constant):
+        inputs = torch.stack([a, field(10, 14, seed=3)])
+        problem = Problem(ForcedDarcy(source=constant), inputs, lengths=(1, 1.4))
+        return darcy.solve(problem, tolerance=1e-10).tensor
+
+    constant = torch.tensor(1.3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        in_a_rectangle, (field(10, 14).requires_grad_(), constant), **CHECK
+    )
 
 
 def test_flexible_gmres_says_what_it_cannot_do():

@@ -94,7 +94,8 @@ def test_the_shipped_models_are_those_of_the_table():
     for name in shipped():
         card = read_card(SHIPPED / name)
         equation = equation_named(card["equation"]["name"], card["equation"]["constants"])
-        stages = make_stages(card["recipe"], equation, SCALES["desk"], seed=card["seed"])
+        scale = SCALES[card["scale"]]
+        stages = make_stages(card["recipe"], equation, scale, seed=card["seed"])
         if "start" in card:
             own = [stage for stage in card["stages"] if not stage.startswith("before: ")]
             assert own == ["training"]
@@ -108,7 +109,7 @@ def test_the_shipped_models_are_those_of_the_table():
             assert minutes[0] == (minutes[1] and pytest.approx(minutes[1]))
             ours = asdict(stage.plan)
             assert {key: ours[key] for key in written["plan"]} == written["plan"], name
-        solver = make_solver(card["recipe"], equation, SCALES["desk"])
+        solver = make_solver(card["recipe"], equation, scale)
         for part in ("predictor", "corrector"):
             network, stored = getattr(solver, part), card["solver"][part]
             assert (network is None) == (stored is None)
