@@ -12,10 +12,11 @@ from typing import Any
 import neuralsolver
 from neuralsolver.data import Dataset, DatasetSpec, generate
 from neuralsolver.data.dataset import canonical
+from neuralsolver.data.shapes import ShapedExamples
 from neuralsolver.equations import Equation
 from neuralsolver.experiments.recipes import Stage, described, make_solver, make_stages
 from neuralsolver.experiments.rows import machine
-from neuralsolver.experiments.trainings import Scale
+from neuralsolver.experiments.trainings import Scale, preset
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.training.checkpoint import CARD, Card, save_model
 from neuralsolver.training.distributed import World
@@ -55,6 +56,11 @@ class Training:
             self.recipe, self.equation, self.scale, coarsening=self.coarsening, **changes
         )
 
+    @property
+    def samples(self) -> int:
+        """The number of examples it is trained on."""
+        return self.scale.samples * preset(self.recipe, self.equation).examples
+
     def solver(self) -> NeuralSolver:
         """Its networks before any training."""
         return make_solver(self.recipe, self.equation, self.scale, self.seed)
@@ -64,7 +70,7 @@ class Training:
         determining = {
             "constants": canonical(self.equation),
             "solver": described(self.recipe, self.equation, self.scale),
-            "samples": self.scale.samples,
+            "samples": self.samples,
             "stages": [asdict(stage) for stage in self.stages],
         }
         text = json.dumps(determining, sort_keys=True)
@@ -125,14 +131,18 @@ class _Run:
     def stage(self, solver: NeuralSolver, stage: Stage, folder: Path) -> None:
         """Train on one grid."""
         name, resolution, plan = stage.name, stage.resolution, stage.plan
-        examples = self._examples(self.training.scale.samples, resolution, "train", 0)
+        examples = self._examples(self.training.samples, resolution, "train", 0)
         held_out = self._examples(VALIDATION_SAMPLES, resolution, "test", VALIDATION_SEED)
         report = self.report
         progress = None if report is None else (lambda done, record: report(name, done, record))
         record = fit(
             solver, examples, plan, folder, validation=held_out, progress=progress, world=self.world
         )
-        self.fingerprint = examples.spec.fingerprint
+        self.fingerprint = (
+            examples.fingerprint
+            if isinstance(examples, ShapedExamples)
+            else examples.spec.fingerprint
+        )
         self.done[name] = {
             "resolution": resolution,
             "plan": asdict(plan),
@@ -149,12 +159,16 @@ class _Run:
             "recipe": self.training.recipe,
             "scale": self.training.scale.name,
             "seed": self.training.seed,
-            "data": {"samples": self.training.scale.samples, "fingerprint": self.fingerprint},
+            "data": {"samples": self.training.samples, "fingerprint": self.fingerprint},
             "stages": self.done,
             "machine": machine(),
             "version": neuralsolver.__version__,
         }
 
-    def _examples(self, count: int, resolution: int, split: str, seed: int) -> Dataset:
+    def _examples(
+        self, count: int, resolution: int, split: str, seed: int
+    ) -> Dataset | ShapedExamples:
+        if preset(self.training.recipe, self.training.equation).reads == "shape":
+            return ShapedExamples(count, resolution, seed)
         spec = DatasetSpec(self.training.equation, count, resolution, split, seed)
         return self.world.first(lambda: generate(spec, self.data))

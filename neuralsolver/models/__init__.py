@@ -13,14 +13,23 @@ from torch import nn
 
 from neuralsolver.errors import InvalidInput
 from neuralsolver.models.fno import FNO
+from neuralsolver.models.gated_unet import GatedUNet
 from neuralsolver.models.hdit import HDiT
 from neuralsolver.models.song_unet import SongUNet
 from neuralsolver.models.spectral import SpectralConvolution
 from neuralsolver.models.unet import UNet
 
-MODELS: dict[str, type[nn.Module]] = {"fno": FNO, "hdit": HDiT, "song-unet": SongUNet, "unet": UNet}
+MODELS: dict[str, type[nn.Module]] = {
+    "fno": FNO,
+    "gated-unet": GatedUNet,
+    "hdit": HDiT,
+    "song-unet": SongUNet,
+    "unet": UNet,
+}
 
-__all__ = ["FNO", "MODELS", "HDiT", "SongUNet", "SpectralConvolution", "UNet", "build", "name_of"]
+__all__ = [
+    "FNO", "MODELS", "GatedUNet", "HDiT", "SongUNet", "SpectralConvolution", "UNet", "build", "name_of",
+]  # fmt: skip
 
 
 def build(name: str, **arguments: Any) -> nn.Module:
