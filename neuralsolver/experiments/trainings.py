@@ -233,7 +233,7 @@ PRESETS: list[Preset] = [
     #      recipe         where   predictor  corrector  plan        desk batches
     Preset("contractive", static, "starter", "corrector", "contract",
            error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3),
-    Preset("shapes", varying, None, "gated", "contract-shapes", 4000, error="jacobi_residual",
+    Preset("shapes", varying, None, "gated", "contract-shapes", 1600, error="jacobi_residual",
            reads="shape", step_size=5.0, smoothing=3, places=False, examples=2),
     # three quarters of the batches, which on the coarser grid cost a quarter
     Preset("paper", static, "cnn", "cnn", "unroll", 4800, warm=0.75),

@@ -28,7 +28,8 @@ MODELS: dict[str, type[nn.Module]] = {
 }
 
 __all__ = [
-    "FNO", "MODELS", "GatedUNet", "HDiT", "SongUNet", "SpectralConvolution", "UNet", "build", "name_of",
+    "FNO", "MODELS", "GatedUNet", "HDiT", "SongUNet", "SpectralConvolution", "UNet", "build",
+    "name_of",
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from neuralsolver.equations import Grid, Problem
 from neuralsolver.equations.jacobian import sparse_jacobian
-from neuralsolver.reference.multigrid import Axis, Multigrid
+from neuralsolver.reference.multigrid import Axis, Below, Multigrid
 from neuralsolver.reference.newton import factorised
 from neuralsolver.solvers.iterate import Inverse, Iterate
 from neuralsolver.solvers.newton import newton_correction
@@ -26,10 +26,13 @@ HALVINGS = 12
 
 
 class MultigridStep:
-    """u ← u − M r with one V-cycle M ≈ J⁻¹ per sample, or for all where J is one and the same."""
+    """u ← u − M r with one V-cycle M ≈ J⁻¹ per sample, or for all where J is one and the same.
 
-    def __init__(self, problem: Problem) -> None:
-        self.cycles = hierarchies(problem)
+    `below` answers in the place of the coarser grids: a corrector (`solvers.shapes`).
+    """
+
+    def __init__(self, problem: Problem, below: Below | None = None) -> None:
+        self.cycles = hierarchies(problem, below)
 
     def __call__(self, now: Iterate) -> Tensor:
         return now.problem.impose(now.u - self.inverse(now.problem.grid, now.residual))
@@ -85,7 +88,7 @@ def sparse_inverse(problem: Problem, u: Tensor) -> Inverse:
     return inverse
 
 
-def hierarchies(problem: Problem) -> list[Multigrid]:
+def hierarchies(problem: Problem, below: Below | None = None) -> list[Multigrid]:
     """The hierarchy of each sample of a linear problem, or a single one where they agree."""
     if not problem.equation.jacobian_reads and _same_points(problem):
         problem = problem.select([0])
@@ -104,7 +107,8 @@ def hierarchies(problem: Problem) -> list[Multigrid]:
     if not grid.walled:
         matrices = [sparse.csr_array(sparse.diags_array(shares) @ matrix) for matrix in matrices]
     return [
-        Multigrid(matrix, axes, unknown) for matrix, unknown in zip(matrices, free, strict=True)
+        Multigrid(matrix, axes, unknown, below)
+        for matrix, unknown in zip(matrices, free, strict=True)
     ]
 
 

@@ -23,28 +23,33 @@ SWEEPS = 2
 
 
 class Multiple(nn.Module):
-    """A number of times what is read: −1 for Picard's correction, 0 for none."""
+    """A number of times what is read: −1 for Picard's correction, 0 for none.
 
-    def __init__(self, factor: float) -> None:
+    Of many fields that are read the last `channels` count; all of them if that is zero.
+    """
+
+    def __init__(self, factor: float, channels: int = 0) -> None:
         super().__init__()
+        self.channels = channels
         # what is read is converted to the precision of the weights
         self.factor = nn.Parameter(torch.tensor(factor, dtype=torch.float64), requires_grad=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """factor · x."""
-        return self.factor * x
+        return self.factor * x[:, -self.channels :]
 
 
 def without_network(solver: TrainedSolver) -> TrainedSolver:
     """The solver with its networks removed."""
     network = solver.network
     picard = network.error == "integrated_residual"
+    shapes = network.reads_shape
     free = NeuralSolver(
         None,
-        Multiple(-1.0 if picard else 0.0),
+        Multiple(-1.0 if picard else 0.0, int(shapes)),
         step_size=1.0,
         error=network.error if picard else "scaled_residual",
-        corrector_reads=("error",),
+        corrector_reads=network.corrector_reads if shapes else ("error",),
         smoothing=0 if picard else network.smoothing or SWEEPS,
         stop=network.stop,
     )
