@@ -81,10 +81,11 @@ class GatedUNet(nn.Module):
         def linear(fan_in: int, fan_out: int, stride: int = 1) -> Convolution:
             return convolution(fan_in, fan_out, stride=stride, bias=False)
 
+        steps = list(pairwise(widths))
         self.lifting = linear(1, widths[0])
         self.down = nn.ModuleList(_Block(width, linear) for width in widths)
-        self.halve = nn.ModuleList(linear(fine, coarse, 2) for fine, coarse in pairwise(widths))
-        self.raise_ = nn.ModuleList(linear(coarse, fine) for fine, coarse in pairwise(widths))
+        self.halve = nn.ModuleList(linear(fine, coarse, 2) for fine, coarse in steps)
+        self.raise_ = nn.ModuleList(linear(coarse, fine) for fine, coarse in steps)
         self.up = nn.ModuleList(_Block(width, linear) for width in widths[:-1])
         self.projection = linear(widths[0], out_channels)
         if zero_output:
