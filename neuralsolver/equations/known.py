@@ -44,8 +44,8 @@ class Known:
         if where.dtype != torch.bool:
             raise InvalidInput("known mask", "true or false at every point", where.dtype)
         try:
-            shape = torch.broadcast_shapes(where.shape, what.shape)
-        except RuntimeError:
+            shape = np.broadcast_shapes(tuple(where.shape), tuple(what.shape))
+        except ValueError:
             got = f"{tuple(where.shape)} and {tuple(what.shape)}"
             raise InvalidInput("known", "a mask and values of one shape", got) from None
         if not bool((torch.isfinite(what) | ~where).expand(shape).all()):
