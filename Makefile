@@ -73,6 +73,7 @@ weights: $(READY)
 	for equation in helmholtz darcy; do \
 	  $(BIN)/ens train $$equation --recipe paper --ship || exit 1; done
 	$(BIN)/ens train nonlinear-helmholtz --recipe paper --start helmholtz-paper $(ON) --ship
+	$(BIN)/ens train darcy --recipe shapes --ship
 	for flow in navier-stokes kolmogorov; do \
 	  $(BIN)/ens train $$flow --ship || exit 1; done
 
@@ -80,6 +81,9 @@ weights: $(READY)
 results: $(TESTED)
 	$(BIN)/ens evaluate all
 	$(BIN)/ens bench solve --json > results/desk/solve.json
+	$(BIN)/ens bench shapes --json > results/desk/shapes.json
+	$(BIN)/ens bench shape-steps --json > results/desk/shape-steps.json
+	$(BIN)/ens bench walls --json > results/desk/walls.json
 	$(BIN)/ens report
 
 clean:

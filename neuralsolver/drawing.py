@@ -41,3 +41,13 @@ def draw(axis: Axes, field: Field, title: str = "", **options: Any) -> AxesImage
     axis.tick_params(labelsize=7)
     axis.set_title(title, fontsize=9)
     return image
+
+
+def shade(axis: Axes, held: npt.NDArray[np.bool_], *, hide: bool = False) -> None:
+    """The outline of the points of a drawn field that are held; grey over them with `hide`."""
+    place: dict[str, Any] = {"origin": "lower", "extent": (0, 1, 0, 1)}
+    if hide:
+        grey = np.ma.masked_where(~held.T, np.ones(held.T.shape))
+        axis.imshow(grey, cmap="gray", vmin=0, vmax=1.25, **place)
+    if held.any() and not held.all():
+        axis.contour(held.T.astype(float), levels=[0.5], colors="black", linewidths=0.7, **place)

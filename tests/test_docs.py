@@ -223,11 +223,39 @@ def test_an_own_method_is_known_to_the_command_line(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_example_of_a_permeability_recovered(tmp_path):
     printed = run(["-W", "error", EXAMPLES / "recover_permeability.py"], tmp_path)
     errors = [float(text) for text in re.findall(r"off by (\S+)", printed)]
     assert errors[-1] < 0.3 * errors[0]
+
+
+def test_example_of_boundary_values(tmp_path):
+    printed = run(["-W", "error", EXAMPLES / "boundary_values.py"], tmp_path)
+    errors = [float(text) for text in re.findall(r"off by (\S+)", printed)]
+    # of second order: a quarter from grid to grid
+    assert errors[0] < 2e-4
+    assert errors[2] < errors[0] / 14
+
+
+def test_example_of_a_shape(tmp_path):
+    printed = run(["-W", "error", EXAMPLES / "shape.py"], tmp_path)
+    assert printed.count("TOLERANCE") == 2
+    assert float(re.findall(r"differ by (\S+)", printed)[0]) < 1e-8
+    assert (tmp_path / "shape.png").stat().st_size > 10_000
+
+
+def test_example_of_rectangles(tmp_path):
+    printed = run(["-W", "error", EXAMPLES / "rectangle.py"], tmp_path)
+    assert printed.count("TOLERANCE") == 3
+    assert "without a network" in printed
+
+
+def test_example_of_preconditioners(tmp_path):
+    printed = run(["-W", "error", EXAMPLES / "preconditioner.py"], tmp_path)
+    assert "FAILED" not in printed
+    residuals = [float(text) for text in re.findall(r"residual (\S+)", printed)]
+    assert len(residuals) == 3
+    assert max(residuals) < 2e-8
 
 
 def test_example_of_solving(tmp_path):

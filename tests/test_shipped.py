@@ -28,6 +28,7 @@ EXPECTED = {
     *(f"{name}-{recipe}" for name in STATIC for recipe in ("contractive", "fno")),
     *(f"{name}-paper" for name in ("helmholtz", "darcy")),
     *(f"{name}-contractive" for name in (*FLOWS, *BOXES)),
+    "darcy-shapes",
 }
 
 

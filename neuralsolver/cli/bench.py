@@ -94,7 +94,10 @@ def shapes(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Seconds to a given error inside shapes of six families, beside PyAMG and sparse LU."""
+    """Seconds to a given error inside shapes of six families, beside PyAMG and sparse LU.
+
+    And beside UGrid, where ENS_UGRID names the weights that its authors publish.
+    """
     _bench("shapes", as_json, **({"resolutions": resolutions} if resolutions else {}))
 
 
@@ -126,6 +129,36 @@ def batch(
 ) -> None:
     """Seconds of a sample alone and in batches, on one thread and on two, in pairs."""
     _bench("batch", as_json, repeats=repeats, **({"samples": samples} if samples else {}))
+
+
+@app.command("shape-steps")
+@checked
+def shape_steps(
+    resolutions: Annotated[
+        list[int] | None,
+        typer.Option(help="Grids, one or several; 64 128 512 by default."),
+        RESOLUTION,
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="Shapes; 50, 12 on fine grids."), Whole(1, 100_000)
+    ] = None,
+    seed: Seed = 20_264,
+    as_json: AsJson = False,
+) -> None:
+    """Steps on fresh shapes with the corrector that reads them, without it, and by multigrid."""
+    options = {"resolutions": resolutions} if resolutions else {}
+    _bench("shape_steps", as_json, samples=samples, seed=seed, **options)
+
+
+@app.command("walls")
+@checked
+def walls(
+    samples: Samples = 8,
+    seed: Seed = 20_266,
+    as_json: AsJson = False,
+) -> None:
+    """Steps with values on the walls beside those with zero walls, for all static equations."""
+    _bench("walls", as_json, samples=samples, seed=seed)
 
 
 @app.command("serve")

@@ -40,6 +40,12 @@ def solve(
         Path | None,
         typer.Option(help="Points where u is held at the value of --walls: .npy, or dark in .png."),
     ] = None,
+    shapes: Annotated[
+        bool,
+        typer.Option(
+            "--shapes", help="Correct with the network that reads shapes; multigrid is faster."
+        ),
+    ] = False,
     output: Annotated[Path | None, typer.Option(help="Write the solution here, .npy.")] = None,
     settings: Settings = None,
     method: Annotated[
@@ -89,6 +95,10 @@ def solve(
     _check_outputs(output, plot, input_file)
     solver = _load(model) if method == "neural" else None
     equation = _equation(model, solver, settings)
+    if shapes:
+        if solver is None:
+            raise InvalidInput("--shapes", "no --method reference beside it", method)
+        solver = _load("shapes")
     _check_plot(plot, equation)
     if input_file is not None:
         problem = read_problem(equation, input_file)

@@ -43,7 +43,12 @@ class Known:
         what = values if isinstance(values, Tensor) else torch.from_numpy(np.array(values, float))
         if where.dtype != torch.bool:
             raise InvalidInput("known mask", "true or false at every point", where.dtype)
-        if not bool(torch.isfinite(what.masked_fill(~where, 0.0)).all()):
+        try:
+            shape = np.broadcast_shapes(tuple(where.shape), tuple(what.shape))
+        except ValueError:
+            got = f"{tuple(where.shape)} and {tuple(what.shape)}"
+            raise InvalidInput("known", "a mask and values of one shape", got) from None
+        if not bool((torch.isfinite(what) | ~where).expand(shape).all()):
             raise InvalidInput("known values", "finite values where the mask is true", "NaN or inf")
         object.__setattr__(self, "mask", where)
         object.__setattr__(self, "values", what)

@@ -112,6 +112,13 @@ class Problem:
         return self.known is not None and bool(self.grid.interior(self.known.mask).any())
 
     @property
+    def free(self) -> Tensor:
+        """Which points are solved for, as a field (batch, 1, …): neither on a wall nor known."""
+        inside = ~self.grid.on_wall.to(self.inputs.device)
+        free = inside.expand(self.batch, 1, *self.grid.shape)
+        return free if self.known is None else free & ~self.known.mask
+
+    @property
     def batch(self) -> int:
         return self.inputs.shape[0]
 

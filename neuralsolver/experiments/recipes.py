@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ def make_solver(recipe: str, equation: Equation, scale: Scale, seed: int = 0) ->
     """An untrained solver of the recipe; the same seed gives the same weights."""
     row = preset(recipe, equation)
     narrow = row.reads == "jacobian"
-    reads = (*(equation.jacobian_reads if narrow else ("inputs", "solution")), "error")
+    reads = (*_READS[row.reads](equation), "error")
     # nothing is known of the solution yet
     begins = narrow and row.predictor is not None
     first = tuple(name for name in reads if name != "solution") if begins else ("inputs",)
@@ -46,6 +46,14 @@ def make_solver(recipe: str, equation: Equation, scale: Scale, seed: int = 0) ->
             smoothing=row.smoothing,
             clock_steps=row.clock_steps,
         )
+
+
+_READS: dict[str, Callable[[Equation], tuple[str, ...]]] = {
+    "everything": lambda equation: ("inputs", "solution"),
+    "jacobian": lambda equation: equation.jacobian_reads,
+    "shape": lambda equation: ("coefficient", "free"),
+}
+"""What a network reads beside the error."""
 
 
 def described(recipe: str, equation: Equation, scale: Scale) -> dict[str, Any]:
@@ -66,6 +74,7 @@ def _build(
         return None
     row = network_row(name, scale, equation)
     channels = {"inputs": len(equation.conditioning_names), "solution": 1, "error": 1}
+    channels |= {"coefficient": 1, "free": 1}
     if len(row.arguments.get("max_wavenumber", ())) != 3:  # else frames are an axis of the network
         channels["solution"] = channels["error"] = equation.frames + 1
     padding = "circular" if equation.boundary == "torus" else "zeros"

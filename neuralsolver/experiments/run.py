@@ -12,6 +12,7 @@ from typing import Any
 import neuralsolver
 from neuralsolver.data import Dataset, DatasetSpec, generate
 from neuralsolver.data.dataset import canonical
+from neuralsolver.data.shapes import ShapedExamples
 from neuralsolver.equations import Equation
 from neuralsolver.experiments.beginning import Beginning
 from neuralsolver.experiments.recipes import Stage, described, make_solver, make_stages
@@ -70,6 +71,11 @@ class Training:
         scale = scale if begin is None else begin.scale(scale)
         return make_stages(self.recipe, self.equation, scale, coarsening=self.coarsening, **changes)
 
+    @property
+    def samples(self) -> int:
+        """The number of examples it is trained on."""
+        return self.scale.samples * preset(self.recipe, self.equation).examples
+
     def solver(self) -> NeuralSolver:
         """Its networks before any training of ours."""
         make = make_solver if self.beginning is None else self.beginning.solver
@@ -80,7 +86,7 @@ class Training:
         determining = {
             "constants": canonical(self.equation),
             "solver": described(self.recipe, self.equation, self.scale),
-            "samples": self.scale.samples,
+            "samples": self.samples,
             "stages": [asdict(stage) for stage in self.stages],
         }
         if self.beginning is not None:
@@ -146,7 +152,7 @@ class _Run:
     def stage(self, solver: NeuralSolver, stage: Stage, folder: Path) -> None:
         """Train on one grid."""
         name, resolution, plan = stage.name, stage.resolution, stage.plan
-        examples = self._examples(self.training.scale.samples, resolution, "train", 0)
+        examples = self._examples(self.training.samples, resolution, "train", 0)
         count = VALIDATION_SAMPLES // (1 if self.training.equation.dimension == 2 else BOX_SHARE)
         held_out = self._examples(count, resolution, "test", VALIDATION_SEED)
         report = self.report
@@ -154,7 +160,11 @@ class _Run:
         record = fit(
             solver, examples, plan, folder, validation=held_out, progress=progress, world=self.world
         )
-        self.fingerprint = examples.spec.fingerprint
+        self.fingerprint = (
+            examples.fingerprint
+            if isinstance(examples, ShapedExamples)
+            else examples.spec.fingerprint
+        )
         self.done[name] = {
             "resolution": resolution,
             "plan": asdict(plan),
@@ -173,7 +183,7 @@ class _Run:
             "scale": self.training.scale.name,
             "seed": self.training.seed,
             "data": {
-                "samples": self.training.scale.samples,
+                "samples": self.training.samples,
                 "constants": dict(self.training.drawn.constants()),
                 "fingerprint": self.fingerprint,
             },
@@ -183,7 +193,11 @@ class _Run:
             "version": neuralsolver.__version__,
         }
 
-    def _examples(self, count: int, resolution: int, split: str, seed: int) -> Dataset:
+    def _examples(
+        self, count: int, resolution: int, split: str, seed: int
+    ) -> Dataset | ShapedExamples:
+        if preset(self.training.recipe, self.training.equation).reads == "shape":
+            return ShapedExamples(count, resolution, seed)
         drawn = self.training.drawn if split == "train" else self.training.equation
         spec = DatasetSpec(drawn, count, resolution, split, seed)
         return self.world.first(lambda: generate(spec, self.data))

@@ -9,6 +9,8 @@ contractive      scaled residual, contraction objective on replayed iterates; th
 paper            raw residual, reconstruction objective, K = 5, everything is read   (Sec. 4, B)
 paper-…          the paper's ablations of it: another error signal, another backbone, a residual
                  term in the loss                                                    (App. D)
+shapes           contractive on random shapes: the corrector reads which points are solved for,
+                 and serves every equation −∇·(a∇u) = f
 fno, pino        a plain Fourier neural operator with the relative H¹ loss, and with data and
                  residual loss                                                       (Sec. C.4)
 fno-h1           on trajectories, where fno has the relative L² loss, the H¹ loss of its authors
@@ -148,6 +150,10 @@ network("corrector", "box", "fno", boxed, width=12, layers=4, max_wavenumber=[6,
 network("starter", "paper", "fno", width=64, layers=4, max_wavenumber=[10, 10], **CNN)
 network("starter", "desk", "fno", width=16, layers=4, max_wavenumber=[8, 8], **CNN)
 network("starter", "tiny", "fno", width=8, layers=2, max_wavenumber=[4, 4], **CNN)
+# what reads a shape
+network("gated", "paper", "gated-unet", widths=[32, 48, 64, 64, 64, 64, 64])
+network("gated", "desk", "gated-unet", widths=[12, 16, 24, 32, 32, 32])
+network("gated", "tiny", "gated-unet", widths=[8, 8, 8])
 # plain operators: "20 modes" are of each sign here, of both signs together in the ENS networks
 network("fno", "paper", "fno", width=64, layers=4, max_wavenumber=[20, 19])
 network("fno", "desk", "fno", width=32, layers=4, max_wavenumber=[10, 10])
@@ -186,6 +192,8 @@ PLANS: dict[str, Plan] = {
     "contract": Plan("contraction", 1, unroll=1, shortest_unroll=1, replay=True),
     "contract-box": Plan("contraction", 1, unroll=1, shortest_unroll=1, replay=True,
                          checkpoint_seconds=120.0, validate_seconds=400.0),
+    "contract-shapes": Plan("contraction", 1, unroll=1, shortest_unroll=1, replay=True,
+                            learning_rate=3e-3, ema=0.995),
     "unroll": Plan("reconstruction", 1, learning_rate=4e-3),
     "unroll-residual": Plan("reconstruction_and_residual", 1, learning_rate=4e-3),
     "data": Plan("relative_h1", 1, unroll=0, shortest_unroll=0, learning_rate=4e-3),
@@ -229,7 +237,9 @@ class Preset:
     iterates are no worse than the guess: raw residuals are of size 1e2, and a corrector that
     answers them with noise leads its own training astray.
 
-    `reads` is "everything", or "jacobian": no more than the error and what ∂F/∂u depends on. A
+    `reads` is "everything", or "jacobian": no more than the error and what ∂F/∂u depends on, or
+    "shape": the error, its coefficient and the points that are solved for. The examples of the
+    last are problems on random shapes (`data.shapes`). A
     corrector without `places` has no coordinates: what it knows of a vortex it knows everywhere,
     and the forcing reaches it through the residual. The default `step_size` β is the paper's; it is
     close to 1/2π², the largest value the inverse of the Laplacian takes, and so the natural unit of
@@ -242,6 +252,7 @@ class Preset:
 
     `warm` is the share of the compute that is spent on the coarser grid of a scale that has one;
     `finish` is the plan of a last stage. At desk scale a preset may have a number of `batches`.
+    `examples` multiplies the samples of a scale, for what has more to vary.
     """
 
     recipe: str
@@ -259,6 +270,7 @@ class Preset:
     warm: float = 0.0
     finish: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
+    examples: int = 1
 
 
 # fmt: off
@@ -271,6 +283,8 @@ PRESETS: list[Preset] = [
            data={"medium": "varied"}),
     Preset("contractive", static, "starter", "corrector", "contract",
            error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3),
+    Preset("shapes", varying, None, "gated", "contract-shapes", 1600, error="jacobi_residual",
+           reads="shape", step_size=5.0, smoothing=3, places=False, examples=2),
     # three quarters of the batches, which on the coarser grid cost a quarter
     Preset("paper", static, "cnn", "cnn", "unroll", 4800, warm=0.75),
     Preset("paper-zero-field", static, "cnn", "cnn", "unroll", error="zero_field", warm=0.75),

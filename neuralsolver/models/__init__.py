@@ -13,6 +13,7 @@ from torch import nn
 
 from neuralsolver.errors import InvalidInput
 from neuralsolver.models.fno import FNO
+from neuralsolver.models.gated_unet import GatedUNet
 from neuralsolver.models.hdit import HDiT
 from neuralsolver.models.poseidon import Poseidon
 from neuralsolver.models.song_unet import SongUNet
@@ -21,6 +22,7 @@ from neuralsolver.models.unet import UNet
 
 MODELS: dict[str, type[nn.Module]] = {
     "fno": FNO,
+    "gated-unet": GatedUNet,
     "hdit": HDiT,
     "poseidon": Poseidon,
     "song-unet": SongUNet,
@@ -30,6 +32,7 @@ MODELS: dict[str, type[nn.Module]] = {
 __all__ = [
     "FNO",
     "MODELS",
+    "GatedUNet",
     "HDiT",
     "Poseidon",
     "SongUNet",

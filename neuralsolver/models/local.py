@@ -73,6 +73,7 @@ class Convolution(nn.Module):
         stride: int = 1,
         padding_mode: PaddingMode = "zeros",
         gain: float = 1.0,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         if kernel_size < 1 or kernel_size % 2 == 0:
@@ -84,12 +85,12 @@ class Convolution(nn.Module):
         padding: Any = (half,) * (dimension - 2) + (0 if circular else half,) * 2
         kind: type[nn.Conv2d] | type[nn.Conv3d] = nn.Conv2d if dimension == 2 else nn.Conv3d
         self.convolution = kind(
-            in_channels, out_channels, kernel_size, stride=stride, padding=padding
+            in_channels, out_channels, kernel_size, stride=stride, padding=padding, bias=bias
         )
         fan_in = in_channels * kernel_size**dimension
         nn.init.normal_(self.convolution.weight, std=math.sqrt(gain / fan_in))
-        assert self.convolution.bias is not None
-        nn.init.zeros_(self.convolution.bias)
+        if self.convolution.bias is not None:
+            nn.init.zeros_(self.convolution.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.wrap:

@@ -13,15 +13,18 @@ square before they become small, and point smoothing suffices. Smoothing is damp
 weights of Chebyshev for the upper part of the spectrum of D⁻¹A, the same before and after, so that
 a cycle is a symmetric operator and may precondition conjugate gradients.
 
+Where something better than further levels is at hand for grids of a certain size (a corrector that
+was trained on one), it stands `below` them.
+
 Cycles run in float32 on a residual of unit size: only the search is shaped by them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +34,7 @@ from neuralsolver.reference.newton import factorised
 
 Array = npt.NDArray[Any]
 Points = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
 
 COARSEST = 400
 """Unknowns that a sparse factorisation solves faster than another level would."""
@@ -79,6 +83,20 @@ class Axis:
         return coarse, whole[self.inside()][:, coarse.inside()]
 
 
+Answer = Callable[[Array], Array]
+"""r → an approximation of A⁻¹r for the columns r of a matrix, in float32."""
+
+
+class Below(Protocol):
+    """What answers on the first grid that has no more than `points` along any axis."""
+
+    @property
+    def points(self) -> int: ...
+
+    def __call__(self, matrix: Any, shape: tuple[int, ...], places: Places) -> Answer:
+        """Of a matrix over some of the points of a grid, whose `places` in it are in C order."""
+
+
 @dataclass(frozen=True)
 class Level:
     """An operator, its weighted inverse diagonal for every sweep, and the way to the next level."""
@@ -103,7 +121,13 @@ class Multigrid:
     it need not be definite, but then a Krylov method has to stand around the cycle.
     """
 
-    def __init__(self, matrix: Any, axes: Sequence[Axis], free: npt.NDArray[np.bool_]) -> None:
+    def __init__(
+        self,
+        matrix: Any,
+        axes: Sequence[Axis],
+        free: npt.NDArray[np.bool_],
+        below: Below | None = None,
+    ) -> None:
         self.free, self.size = free, len(free)
         kept = np.flatnonzero(free)
         matrix = sparse.csr_array(matrix)
@@ -111,15 +135,19 @@ class Multigrid:
             matrix = matrix[kept][:, kept]
         self.levels: list[Level] = []
         while len(kept) > COARSEST:
+            if below is not None and max(len(axis.points) for axis in axes) <= below.points:
+                self.coarsest: Answer = below(matrix, *_placed(axes, kept))
+                return
             axes, prolongation = _coarsened(axes)
             prolongation, free = _masked(prolongation, free, kept)
             if prolongation.shape[1] in (0, prolongation.shape[0]):
                 break
             down = sparse.csr_array(prolongation.T)
-            self.levels.append(_level(matrix, down, prolongation))
+            self.levels.append(level(matrix, down, prolongation))
             matrix = sparse.csr_array(down @ matrix @ prolongation)
             kept = np.flatnonzero(free)
-        self.coarsest = factorised(matrix)
+        factors = factorised(matrix)
+        self.coarsest = lambda r: np.asarray(factors(r.astype(np.float64))).astype(np.float32)
 
     def solve(self, r: Array) -> Array:
         """One V-cycle: an approximation of A⁻¹r, for a vector or for the columns of a matrix."""
@@ -132,11 +160,11 @@ class Multigrid:
 
     def _cycle(self, index: int, r: Array) -> Array:
         if index == len(self.levels):
-            return np.asarray(self.coarsest(r.astype(np.float64))).astype(np.float32)
-        level = self.levels[index]
-        e = level.smooth(r)
-        e += level.up @ self._cycle(index + 1, level.down @ (r - level.matrix @ e))
-        return level.smooth(r, e)
+            return self.coarsest(r)
+        here = self.levels[index]
+        e = here.smooth(r)
+        e += here.up @ self._cycle(index + 1, here.down @ (r - here.matrix @ e))
+        return here.smooth(r, e)
 
 
 def _coarsened(axes: Sequence[Axis]) -> tuple[list[Axis], Any]:
@@ -170,13 +198,23 @@ def _masked(
     return sparse.csr_array(prolongation[kept][:, np.flatnonzero(own)]), own
 
 
-def _level(matrix: Any, down: Any, up: Any) -> Level:
+def _placed(axes: Sequence[Axis], kept: Places) -> tuple[tuple[int, ...], Places]:
+    """The shape of a grid with its walls, and where in it the unknowns are."""
+    shape = tuple(len(axis.points) for axis in axes)
+    inside = np.arange(math.prod(shape)).reshape(shape)[tuple(axis.inside() for axis in axes)]
+    return shape, inside.ravel()[kept]
+
+
+def level(matrix: Any, down: Any = None, up: Any = None) -> Level:
+    """A level with its sweeps, and the transfers to the next if there is one."""
     single = matrix.astype(np.float32)
     diagonal = matrix.diagonal()
     inverse = np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=diagonal != 0)
     weighted = [
         (weight * inverse).astype(np.float32)[:, None] for weight in chebyshev_weights(SWEEPS)
     ]
+    if down is None:
+        return Level(single, weighted)
     return Level(single, weighted, down.astype(np.float32), up.astype(np.float32))
 
 

@@ -6,6 +6,7 @@ to a pair (e, ρ); the corrector reads e and its output is multiplied by ρ.
     residual             e = r,         ρ = 1           the paper's ENS
     scaled_residual      e = r / ρ,     ρ = RMS(r)      the answer shrinks with the residual
     integrated_residual  e = L⁻¹r / ρ,  ρ = RMS(L⁻¹r)   flows: in the units of the error
+    jacobi_residual      e = D⁻¹r / ρ,  ρ = RMS(D⁻¹r)   D = diag J: the same for αF as for F
     zero_field           e = 0,         ρ = 1           ablation: no error feedback
     residual_gradient    e = Jᵀr,       ρ = 1           ablation: conditioning on ∇ ½‖r‖²
 
@@ -37,6 +38,14 @@ def scaled_residual(now: Iterate) -> tuple[Tensor, Tensor]:
     return _scaled(now.residual)
 
 
+def jacobi_residual(now: Iterate) -> tuple[Tensor, Tensor]:
+    """The residual in the units of the error at each point by itself, scaled.
+
+    Sign, units and mean coefficient of an equation cancel: Δu − f and −∇·(a∇u) + af are alike.
+    """
+    return _scaled(now.residual / now.diagonal)
+
+
 def integrated_residual(now: Iterate) -> tuple[Tensor, Tensor]:
     """What the residual would mean without advection, scaled: L = ∂ₜ − νΔ is inverted exactly."""
     if now.measured is now.residual:
@@ -61,6 +70,7 @@ def residual_gradient(now: Iterate) -> tuple[Tensor, Tensor]:
 ERROR_SIGNALS: dict[str, ErrorSignal] = {
     "residual": residual,
     "scaled_residual": scaled_residual,
+    "jacobi_residual": jacobi_residual,
     "integrated_residual": integrated_residual,
     "zero_field": zero_field,
     "residual_gradient": residual_gradient,

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
+from neuralsolver.equations.jacobian import jacobian_diagonal
 from neuralsolver.solvers.norms import guess_norm, residual_norm
 from neuralsolver.solvers.solution import Solution, Status
 from neuralsolver.solvers.stopping import StoppingRule
@@ -48,6 +49,11 @@ class Iterate:
     def measured(self) -> Tensor:
         """The residual as it is measured (`Problem.measure`), computed once."""
         return self.problem.measure(self.residual)
+
+    @cached_property
+    def diagonal(self) -> Tensor:
+        """diag ∂F/∂u as a field, one where nothing is solved for; computed once."""
+        return jacobian_diagonal(self.problem, self.u)
 
     def select(self, mask: Tensor, problem: Problem) -> Iterate:
         """Some of the samples, which `problem` consists of."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from neuralsolver.equations import Grid, Problem
 from neuralsolver.equations.jacobian import sparse_jacobian
-from neuralsolver.reference.multigrid import Axis, Multigrid
+from neuralsolver.reference.multigrid import Axis, Below, Multigrid
 from neuralsolver.reference.newton import Solve, factorised
 from neuralsolver.solvers.iterate import Inverse, Iterate, Stepper
 from neuralsolver.solvers.newton import newton_correction
@@ -28,10 +28,13 @@ COARSEST_POINTS = 8
 
 
 class MultigridStep:
-    """u ← u − M r with one V-cycle M ≈ J⁻¹ per sample, or for all where J is one and the same."""
+    """u ← u − M r with one V-cycle M ≈ J⁻¹ per sample, or for all where J is one and the same.
 
-    def __init__(self, problem: Problem) -> None:
-        self.cycles = hierarchies(problem)
+    `below` answers in the place of the coarser grids: a corrector (`solvers.shapes`).
+    """
+
+    def __init__(self, problem: Problem, below: Below | None = None) -> None:
+        self.cycles = hierarchies(problem, below)
 
     def __call__(self, now: Iterate) -> Tensor:
         return now.problem.impose(now.u - self.inverse(now.problem.grid, now.residual))
@@ -128,7 +131,7 @@ def sparse_inverse(problem: Problem, u: Tensor) -> Inverse:
     return inverse
 
 
-def hierarchies(problem: Problem) -> list[Multigrid]:
+def hierarchies(problem: Problem, below: Below | None = None) -> list[Multigrid]:
     """The hierarchy of each sample of a linear problem, or a single one where they agree."""
     if not problem.equation.jacobian_reads and _same_points(problem):
         problem = problem.select([0])
@@ -147,7 +150,8 @@ def hierarchies(problem: Problem) -> list[Multigrid]:
     if not grid.walled:
         matrices = [sparse.csr_array(sparse.diags_array(shares) @ matrix) for matrix in matrices]
     return [
-        Multigrid(matrix, axes, unknown) for matrix, unknown in zip(matrices, free, strict=True)
+        Multigrid(matrix, axes, unknown, below)
+        for matrix, unknown in zip(matrices, free, strict=True)
     ]
 
 

@@ -25,6 +25,7 @@ from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.reference.newton import Solve as Factor
 from neuralsolver.reference.newton import factorised
 from neuralsolver.solvers.iterate import Iterate, Stepper
+from neuralsolver.solvers.multigrid import MultigridStep
 from neuralsolver.solvers.multilevel import START_STEPS, Level, VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.stopping import FixedSteps
@@ -36,16 +37,20 @@ FEW_POINTS = 8
 
 
 class Multiple(nn.Module):
-    """A number of times what is read: −1 for Picard's correction, 0 for none."""
+    """A number of times what is read: −1 for Picard's correction, 0 for none.
 
-    def __init__(self, factor: float) -> None:
+    Of many fields that are read the last `channels` count; all of them if that is zero.
+    """
+
+    def __init__(self, factor: float, channels: int = 0) -> None:
         super().__init__()
+        self.channels = channels
         # what is read is converted to the precision of the weights
         self.factor = nn.Parameter(torch.tensor(factor, dtype=torch.float64), requires_grad=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """factor · x."""
-        return self.factor * x
+        return self.factor * x[:, -self.channels :]
 
 
 class FactorCycle(VCycle):
@@ -104,6 +109,8 @@ class NetworkFree(TrainedSolver):
             return self.network.stepper()  # what inverts L mode by mode is at home on any grid
         if self.coarsest is None or self.beyond(problem) is not None:
             return super()._stepper(problem)
+        if problem.known_inside:
+            return MultigridStep(problem)  # which coarsens shapes, where halving a grid does not
         return FactorCycle(self.network, problem, self.coarsest)
 
 
@@ -115,12 +122,13 @@ def without_network(solver: TrainedSolver, coarsest: int | None = None) -> Netwo
     """
     network = solver.network
     picard = solver.equation.boundary == "torus"
+    shapes = network.reads_shape
     free = NeuralSolver(
         None,
-        Multiple(-1.0 if picard else 0.0),
+        Multiple(-1.0 if picard else 0.0, int(shapes)),
         step_size=1.0,
         error="integrated_residual" if picard else "scaled_residual",
-        corrector_reads=("error",),
+        corrector_reads=network.corrector_reads if shapes else ("error",),
         smoothing=0 if picard else network.smoothing or SWEEPS,
         stop=network.stop,
     )

@@ -16,6 +16,11 @@ iteration is then exactly equivariant under a change of scale. A predictor that 
 given the error signal of the zero field, so that a constant which the inputs do not show (the
 factor a of Poisson, the forcing of Darcy) still reaches it.
 
+A corrector for domains of any shape reads two fields more, both of J: "free", one where u is solved
+for and zero where it is known, and "coefficient", log₂ of diag J over its mean. Together with the
+error in the units of u (`error_signals.jacobi_residual`) they do not tell one equation from another
+of the same kind. What such a network makes of them once (`prepare`) serves a whole solve.
+
 A small error that oscillates from point to point has a large residual, under which that of a large
 smooth error is hidden. `smoothing` puts that many classical sweeps before each correction: they
 remove what oscillates, and the corrector reads the rest. The paper's solvers have none.
@@ -26,21 +31,21 @@ float32 networks is iterative refinement: each correction needs few digits, thei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import jacobian_diagonal
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.error_signals import ERROR_SIGNALS
 from neuralsolver.solvers.iterate import Iterate, Solve, Solver
 from neuralsolver.solvers.smoothing import chebyshev_weights, smooth
 from neuralsolver.solvers.stopping import FixedSteps, ResidualPlateau, StoppingRule
 
-READABLE = ("inputs", "solution", "error")
+READABLE = ("inputs", "solution", "coefficient", "free", "error")
+Map = Callable[[Tensor], Tensor]
 
 
 class NeuralSolver(nn.Module, Solver):
@@ -92,18 +97,33 @@ class NeuralSolver(nn.Module, Solver):
             return problem.impose(guess)
         reads = self.predictor_reads
         if "error" not in reads:
-            change = self._evaluate(self.predictor, reads, problem, guess, guess, clock=1.0)
+            blind = Iterate(problem, guess, torch.zeros_like(guess))
+            change = self._evaluate(self.predictor, reads, blind, guess, clock=1.0)
         else:
             now = Iterate.of(problem, guess)
             change = self._scaled(self.predictor, reads, now, clock=1.0)
         return problem.impose(guess + change)
 
-    def correction(self, now: Iterate, number: int = 0) -> Tensor:
+    def correction(self, now: Iterate, number: int = 0, prepared: Map | None = None) -> Tensor:
         """β ρ C(û, e; f, g), what the corrector alone answers to a residual, k = `number`."""
         if self.corrector is None:
             raise InvalidInput("corrector", "a network: this solver can only predict", None)
         clock = 1.0 if self.clock_steps is None else (number + 1) / self.clock_steps
-        return self._scaled(self.corrector, self.corrector_reads, now, clock=clock)
+        reads = self.corrector_reads
+        return self._scaled(self.corrector, reads, now, clock=clock, prepared=prepared)
+
+    @property
+    def reads_shape(self) -> bool:
+        """Whether the corrector is told which points are solved for."""
+        return "free" in self.corrector_reads
+
+    def prepared(self, now: Iterate) -> Map | None:
+        """The corrector of a linear problem as a map of the error alone, if it is one."""
+        network = self.corrector
+        if not hasattr(network, "prepare") or not now.problem.equation.linear:
+            return None
+        found: Map = network.prepare(self._read(network, self.corrector_reads[:-1], now, now.u))
+        return found
 
     def stepper(self) -> NeuralStepper:
         """The corrections of one solve."""
@@ -124,27 +144,34 @@ class NeuralSolver(nn.Module, Solver):
         now: Iterate,
         *,
         clock: float,
+        prepared: Map | None = None,
     ) -> Tensor:
         """β ρ N(…, e)."""
         error, scale = ERROR_SIGNALS[self.error](now)
-        answer = self._evaluate(network, reads, now.problem, now.u, error, clock=clock)
+        if prepared is not None:
+            answer = prepared(error.to(next(network.parameters()))).to(now.u)
+        else:
+            answer = self._evaluate(network, reads, now, error, clock=clock)
         return self.step_size * scale * answer
 
     def _evaluate(
-        self,
-        network: nn.Module,
-        reads: Sequence[str],
-        problem: Problem,
-        u: Tensor,
-        error: Tensor,
-        *,
-        clock: float,
+        self, network: nn.Module, reads: Sequence[str], now: Iterate, error: Tensor, *, clock: float
     ) -> Tensor:
-        """The network on what it reads, in its own precision.
+        """The network on what it reads, in its own precision."""
+        read = self._read(network, reads, now, error)
+        clocked = getattr(network, "clocked", False)
+        output: Tensor = network(read, clock) if clocked else network(read)
+        return output.to(now.u).view_as(now.u)
+
+    def _read(
+        self, network: nn.Module, reads: Sequence[str], now: Iterate, error: Tensor
+    ) -> Tensor:
+        """What a network reads, as its channels.
 
         Frames are channels, unless the network has an axis for them: it then reads the inputs in
         every frame.
         """
+        u, problem = now.u, now.problem
         inputs = problem.equation.conditioning(problem.inputs)
         if problem.grid.dimension == 3:
             parts = {"inputs": inputs, "solution": u, "error": error}
@@ -153,38 +180,51 @@ class NeuralSolver(nn.Module, Solver):
             parts = {"inputs": frames, "solution": u, "error": error}
         else:
             parts = {"inputs": inputs, "solution": u.flatten(1, -3), "error": error.flatten(1, -3)}
-        parameter = next(network.parameters())
-        read = torch.cat([parts[name] for name in reads], 1).to(parameter)
-        clocked = getattr(network, "clocked", False)
-        output: Tensor = network(read, clock) if clocked else network(read)
-        return output.to(u).view_as(u)
+        if "free" in reads:
+            parts["free"] = problem.free.to(u)
+            parts["coefficient"] = relative_coefficient(now.diagonal, parts["free"])
+        return torch.cat([parts[name] for name in reads], 1).to(next(network.parameters()))
+
+
+def relative_coefficient(diagonal: Tensor, free: Tensor) -> Tensor:
+    """log₂ of |D| over its mean where something is solved for, else zero."""
+    size = diagonal.abs()
+    mean = (size * free).sum((-2, -1), keepdim=True) / free.sum((-2, -1), keepdim=True)
+    return free * torch.log2(size / mean)
 
 
 class NeuralStepper:
-    """û⁽ᵏ⁾ → û⁽ᵏ⁺¹⁾ with the known values imposed: it counts the corrections for the clock and
-    keeps the diagonal that its sweeps divide by."""
+    """û⁽ᵏ⁾ → û⁽ᵏ⁺¹⁾ with the known values imposed: it counts the corrections for the clock, and
+    keeps the diagonal that its sweeps divide by and what a network prepares for a problem."""
 
     def __init__(self, solver: NeuralSolver) -> None:
         self.solver = solver
         self.number = 0
         self.diagonal: Tensor | None = None
+        self.prepared: Map | None = None
 
     def __call__(self, now: Iterate) -> Tensor:
         if self.solver.smoothing:
             now = self._smoothed(now)
-        correction = self.solver.correction(now, self.number)
+        if self.prepared is None and not torch.is_grad_enabled():
+            self.prepared = self.solver.prepared(now)
+        correction = self.solver.correction(now, self.number, self.prepared)
         self.number += 1
         return now.problem.impose(now.u + correction)
 
     def keep(self, mask: Tensor) -> None:
         """Forget the samples that have stopped."""
         self.diagonal = None if self.diagonal is None else self.diagonal[mask]
+        self.prepared = None
 
     @torch.no_grad()
     def _smoothed(self, now: Iterate) -> Iterate:
         if self.diagonal is None:
-            self.diagonal = jacobian_diagonal(now.problem, now.u)
+            self.diagonal = now.diagonal
         weights = chebyshev_weights(self.solver.smoothing, now.problem.grid.dimension)
-        return Iterate(
+        smoothed = Iterate(
             now.problem, *smooth(now.problem, now.u, now.residual, self.diagonal, weights)
         )
+        if now.problem.equation.linear:
+            smoothed.__dict__["diagonal"] = self.diagonal
+        return smoothed

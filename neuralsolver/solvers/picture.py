@@ -1,4 +1,7 @@
-"""The picture of one solution: input, solution, what is left of the residual, and its history."""
+"""The picture of one solution: input, solution, what is left of the residual, and its history.
+
+Points that are held inside are outlined; where nothing is solved input and residual are grey.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from neuralsolver.drawing import RESIDUAL_COLOUR, draw
+from neuralsolver.drawing import RESIDUAL_COLOUR, draw, shade
 
 if TYPE_CHECKING:
     from neuralsolver.solvers.solution import Solution
@@ -29,6 +32,10 @@ def plot_solution(solution: Solution, path: str | None, sample: int) -> Figure:
     for axis, (title, field) in zip(axes, fields, strict=False):
         image = draw(axis, field, title)
         figure.colorbar(image, ax=axis, shrink=0.8).ax.tick_params(labelsize=7)
+        if problem.known is not None and problem.known_inside:
+            # what is given or left where nothing is solved means nothing
+            held = problem.known.mask[sample, 0].cpu().numpy()
+            shade(axis, held, hide=title != "solution")
     norms = solution.residual_norms[:, sample] / solution.residual_scale[sample]
     axes[3].semilogy(norms.cpu().numpy(), marker=".", color=RESIDUAL_COLOUR)
     axes[3].set_title("relative residual", fontsize=9)

@@ -7,8 +7,9 @@ How a solve is composed (`TrainedSolver.compose`), by what the problem is and wh
     start           the prediction; on a finer grid, nested iteration from the trained one
     step            a correction; on a finer grid a V-cycle (walls), or a correction of the modes
                     that the trained grid has (torus); a flow on fewer points is solved on the
-                    trained grid and cut; what no corrector serves (`beyond`) is solved without,
-                    and the notes of the answer say so
+                    trained grid and cut; a corrector that reads shapes stands under the V-cycles
+                    of multigrid; what no corrector serves (`beyond`) is solved without, and the
+                    notes of the answer say so
     acceleration    flexible conjugate gradients for linear equations with a definite J, flexible
                     GMRES for the other linear ones, Anderson mixing for the rest; none where a
                     number of steps is asked for
@@ -58,6 +59,7 @@ from neuralsolver.solvers.newton_krylov import newton_krylov
 from neuralsolver.solvers.norms import guess_norm, residual_norm
 from neuralsolver.solvers.preconditioner import NOT_LINEAR, as_operator
 from neuralsolver.solvers.safeguard import Finish, in_turn, safeguarded
+from neuralsolver.solvers.shapes import CorrectorBelow
 from neuralsolver.solvers.solution import Solution
 from neuralsolver.solvers.stopping import FixedSteps, ResidualBelow, StoppingRule
 from neuralsolver.solvers.torus import SpectralStep, cut
@@ -98,6 +100,10 @@ class TrainedSolver(Solver):
     def check(self, problem: Problem) -> None:
         """Raise InvalidInput for a problem these networks cannot be applied to."""
         trained, given = self.equation, problem.equation
+        if self.network.reads_shape:
+            if given.boundary != "walls" or given.frames or not given.linear:
+                raise InvalidInput("problem", "a linear equation between walls", given.name)
+            return
         if given.conditioning_names != trained.conditioning_names:
             names = " and ".join(trained.input_names)
             raise InvalidInput("problem", f"an equation with {names} as input", given.name)
@@ -117,8 +123,10 @@ class TrainedSolver(Solver):
             return f"its corrector knows {DIMENSIONS[self.equation.dimension]} dimensions"
         if not grid.walled:
             return "its corrector knows walls only"
-        if problem.known_inside:
-            return "its corrector knows no points held inside"
+        if problem.known_inside and not self.network.reads_shape:
+            return (
+                "its corrector knows no points held inside (that of `shapes` does, but is slower)"
+            )
         if min(grid.shape) < self.resolution:
             return f"its corrector needs {self.resolution} points a side"
         if aspect(grid) > LONGEST:
@@ -129,6 +137,8 @@ class TrainedSolver(Solver):
         """An approximation of J(u)⁻¹ by the corrector, or by what does without it."""
         if self.beyond(problem) is not None or self.network.corrector is None:
             return super().inverse(problem, u)
+        if self.network.reads_shape:
+            return self._under_cycles(problem).of(problem)
         found = problem.natural()
         inner, unit = (problem, u.new_ones(len(u)))
         if found is not None:
@@ -141,6 +151,7 @@ class TrainedSolver(Solver):
         """J⁻¹ of a linear problem of one sample as a SciPy LinearOperator over its unknowns.
 
         That of a corrector is no linear operator: `flexible_gmres` takes it, SciPy's methods stall.
+        One that reads shapes is linear, but not symmetric: GMRES takes it.
         `linear` asks for the V-cycle without a network, which is linear, and symmetric in the
         shares of the points: it serves conjugate gradients too. The J of Poisson and Helmholtz is
         negative; methods that ask for a positive one take −J, −right side and −preconditioner.
@@ -149,7 +160,8 @@ class TrainedSolver(Solver):
         if linear or self.beyond(problem) is not None:
             cycle = MultigridStep(problem).of(problem)
             return as_operator(problem, cycle, symmetric=problem.equation.self_adjoint)
-        warnings.warn(NOT_LINEAR, stacklevel=2)
+        if not self.network.reads_shape:
+            warnings.warn(NOT_LINEAR, stacklevel=2)
         problem = problem.in_precision(torch.float64)
         return as_operator(problem, self.inverse(problem, problem.first_guess()))
 
@@ -244,7 +256,13 @@ class TrainedSolver(Solver):
             return MultigridStep(problem) if problem.equation.linear else NewtonStep()
         if problem.square and problem.resolution == self.resolution:
             return self.network.stepper()
+        if self.network.reads_shape:
+            return self._under_cycles(problem)
         return VCycle(self.network, problem, self.resolution)
+
+    def _under_cycles(self, problem: Problem) -> MultigridStep:
+        """Cycles with the corrector on the trained grid."""
+        return MultigridStep(problem, CorrectorBelow(self.network, self.resolution))
 
     def _start(
         self, problem: Problem, step: Stepper, asked: _Options, stop: StoppingRule

@@ -24,6 +24,7 @@ from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.files import read_regular
 from neuralsolver.limits import RESOLUTION, Limit, Real, Text, Whole
 from neuralsolver.solvers.error_signals import ERROR_SIGNALS
+from neuralsolver.solvers.neural_solver import READABLE
 
 FORMAT = 1
 CARD = "card.json"
@@ -32,7 +33,6 @@ LARGEST_HEADER = 2**24
 SMALL = 64
 """No whole number up to this makes a network large."""
 
-READABLE = Text(("inputs", "solution", "error"))
 SOLVER_FIELDS: dict[str, Limit] = {
     "step_size": Real(-1e6, 1e6),
     "error": Text(tuple(ERROR_SIGNALS)),
@@ -119,7 +119,7 @@ def _check_solver(solver: Mapping[str, Any]) -> None:
         if not isinstance(solver[reads], list):
             raise InvalidInput(reads, "a list", solver[reads])
         for name in solver[reads]:
-            READABLE.read(reads, name)
+            Text(READABLE).read(reads, name)
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sized
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -51,6 +51,15 @@ class Examples(Protocol):
     def tensors(self, index: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor]: ...
 
 
+@runtime_checkable
+class Posed(Protocol):
+    """Examples that are more than inputs: they come as problems, with what is known of each."""
+
+    def __len__(self) -> int: ...
+
+    def posed(self, index: Any) -> tuple[Problem, Tensor]: ...
+
+
 class Source(Protocol):
     """Batches drawn fresh, which bring everything their objective needs."""
 
@@ -62,11 +71,11 @@ Progress = Callable[[float, Record], None]
 
 def fit(
     solver: nn.Module,
-    examples: Examples | Source,
+    examples: Examples | Posed | Source,
     plan: Plan,
     folder: Path,
     *,
-    validation: Examples | None = None,
+    validation: Examples | Posed | None = None,
     progress: Progress | None = None,
     world: World | None = None,
 ) -> Record:
@@ -162,7 +171,7 @@ class _Run:
         assert self.plan.budget_minutes is not None
         return self.world.agree(self.record.seconds / (60 * self.plan.budget_minutes))
 
-    def batch(self, examples: Examples | Source, progress: float) -> None:
+    def batch(self, examples: Examples | Posed | Source, progress: float) -> None:
         """One batch: all its losses, each back-propagated as it comes."""
         for group in self.optimizer.param_groups:
             group["lr"] = group["share"] * self.plan.rate(self.record.updates, progress)
@@ -173,14 +182,13 @@ class _Run:
             self._visit(examples)
         self.record.batches += 1
 
-    def _visit(self, examples: Examples) -> None:
+    def _visit(self, examples: Examples | Posed) -> None:
         """Learn from the next samples of a dataset, from where their last visit ended."""
         index = self.plan.samples(self.record.batches, len(examples))
         share = index[self.world.rank :: self.world.size]
-        inputs, target = examples.tensors(share, dtype=examples.equation.precision)
-        problem = Problem(examples.equation, inputs.to(self.world.device))
+        problem, target = _posed(examples, share, self.world.device)
         steps = self.plan.corrections(self.record.batches)
-        batch = Batch(problem, target.to(self.world.device), steps)
+        batch = Batch(problem, target, steps)
         chance = self.plan.chances(self.record.batches, len(index))
         batch.chance = torch.from_numpy(chance[self.world.rank :: self.world.size])
         if self.plan.replay:
@@ -230,7 +238,9 @@ class _Run:
                 raise InvalidInput("training", "a finite loss (try a smaller learning_rate)", got)
         self.optimizer.zero_grad(set_to_none=True)
 
-    def report(self, validation: Examples | None, progress: Progress | None, done: float) -> None:
+    def report(
+        self, validation: Examples | Posed | None, progress: Progress | None, done: float
+    ) -> None:
         """Validate, log and checkpoint when it is time; show progress always."""
         now = time.monotonic()
         if now - self.validated >= self.plan.validate_seconds:
@@ -242,7 +252,7 @@ class _Run:
         if progress is not None and self.world.rank == 0:
             progress(done, self.record)
 
-    def validate(self, validation: Examples | None) -> None:
+    def validate(self, validation: Examples | Posed | None) -> None:
         """Relative error after 0, 1, … K corrections on held-out samples, to the log."""
         if self.world.rank:
             return
@@ -255,7 +265,7 @@ class _Run:
         with open(self.folder / "log.jsonl", "a") as file:
             file.write(json.dumps(asdict(self.record)) + "\n")
 
-    def finish(self, validation: Examples | None) -> None:
+    def finish(self, validation: Examples | Posed | None) -> None:
         """The last state, and the averaged weights in the solver."""
         self.validate(validation)
         self.save()
@@ -338,11 +348,20 @@ class _Swapped:
         self._swap()
 
 
-def error_history(solver: NeuralSolver, examples: Examples, steps: int) -> list[float]:
+def _posed(examples: Examples | Posed, index: Any, device: torch.device) -> tuple[Problem, Tensor]:
+    """Some of the examples as a problem, and their solutions."""
+    if isinstance(examples, Posed):
+        problem, target = examples.posed(index)
+        return problem.on(device), target.to(device)
+    inputs, target = examples.tensors(index, dtype=examples.equation.precision)
+    return Problem(examples.equation, inputs.to(device)), target.to(device)
+
+
+def error_history(solver: NeuralSolver, examples: Examples | Posed, steps: int) -> list[float]:
     """Mean relative L2 error of the prediction and after each correction."""
-    inputs, target = examples.tensors(slice(None), dtype=examples.equation.precision)
     device = next(solver.parameters()).device
-    problem, history = Problem(examples.equation, inputs.to(device)), History.of_errors(target)
+    problem, target = _posed(examples, slice(None), device)
+    history = History.of_errors(target.cpu())
     stop = FixedSteps(0 if solver.corrector is None else steps)
     solver.solve(problem, observe=history, stop=stop)
     return history.means()

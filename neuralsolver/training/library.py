@@ -2,7 +2,8 @@
 
 A name is a name and a path is a path: what has a separator in it, or is a `Path`, is a path and
 nothing else. A plain word is a shipped model, or a folder here if no shipped model is called so;
-a word that could be both is refused.
+a word that could be both is refused. Of a shipped model it is the name, or the equation (then the
+recipe is contractive), or a recipe that a single model has.
 """
 
 from __future__ import annotations
@@ -77,6 +78,9 @@ def locate(model: str | Path) -> Path | None:
         return path if (path / CARD).is_file() else None
     known = shipped()
     names = [name for name in (f"{text}-{DEFAULT_RECIPE}", text) if name in known]
+    of_recipe = [name for name in known if name.endswith(f"-{text}")]
+    if not names and len(of_recipe) == 1:
+        names = of_recipe
     here = Path(text) if (Path(text) / CARD).is_file() else None
     if names and here is not None:
         expected = f"a name or a path: ./{text} is the folder, {names[0]} the shipped model"
@@ -133,7 +137,7 @@ def remarks(problem: Problem, trained_on: Equation | None = None) -> list[str]:
     """What a user should know of a problem: constants that the networks were not trained with,
     a mean vorticity that no flow has."""
     found = []
-    if trained_on is not None:
+    if trained_on is not None and type(trained_on) is type(problem.equation):
         for field in dataclasses.fields(problem.equation):  # type: ignore[arg-type]
             value, trained = (getattr(e, field.name) for e in (problem.equation, trained_on))
             if value != trained:

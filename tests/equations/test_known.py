@@ -80,6 +80,7 @@ def test_a_frame_can_be_known():
         (np.ones((4, 4)), np.ones((4, 4)), "true or false"),
         (np.ones((5, 4), bool), np.ones((5, 4)), "a mask and values of shape"),
         (np.ones((24, 24), bool), np.full((24, 24), np.nan), "finite values"),
+        (torch.ones(POINTS, POINTS, dtype=torch.bool), torch.zeros(5, 5), "of one shape, got"),
     ],
 )
 def test_what_cannot_be_known_is_refused(mask, values, words):
