@@ -37,6 +37,10 @@ def train(
         list[str] | None,
         typer.Option("--plan", metavar="NAME=VALUE", help="A field of the plan; repeatable."),
     ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(help="Go on from these weights: a shipped denoiser or a model folder."),
+    ] = None,
     runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
     data: DataFolder = None,
     threads: Threads = 1,
@@ -57,6 +61,7 @@ def train(
     from neuralsolver.experiments.run import Training
     from neuralsolver.experiments.run import train as train_model
     from neuralsolver.experiments.trainings import scale_named
+    from neuralsolver.training.library import locate_denoiser
     from neuralsolver.training.library import ship as ship_model
 
     if threads:
@@ -68,11 +73,23 @@ def train(
         raise InvalidInput("--set", "an equation beside it", "no equation")
     chosen = None if equation is None else equation_to_train(equation, constants)
     if recipe in DENOISERS and chosen is not None:
+        name, changes = f"{chosen.name}-{recipe}", _plan_changes(plan)
+        rate = changes.pop("learning_rate", None)
+        if changes:
+            raise InvalidInput("--plan", "learning_rate only for a denoiser", ", ".join(changes))
         with _Display(f"{chosen.name} {recipe}", None) as display:
-            name = f"{chosen.name}-{recipe}"
-            model = train_denoiser(name, runs, minutes=budget_minutes, report=display)
+            model = train_denoiser(
+                name,
+                runs,
+                minutes=budget_minutes,
+                start=None if start is None else locate_denoiser(start),
+                learning_rate=rate,
+                report=display,
+            )
         print(ship_model(model, name)[0] if ship else model)
         return
+    if start is not None:
+        raise InvalidInput("--start", f"one of the recipes {', '.join(DENOISERS)}", recipe)
     size, changes = scale_named(scale), _plan_changes(plan)
     if budget_minutes is not None:
         if "batches" in changes:

@@ -89,6 +89,33 @@ def conjugate_gradients(
     return solution
 
 
+def least_residual(product: Linear, right: Tensor, steps: int, tolerance: float) -> Tensor:
+    """v (B, N) of which ‖right − product(v)‖ is least after as many steps, for each sample.
+
+    Generalised conjugate residuals: the product may be indefinite, or symmetric only nearly.
+    """
+    solution, missed = torch.zeros_like(right), right
+    directions: list[Tensor] = []
+    images: list[Tensor] = []
+    goal = tolerance**2 * _dot(right, right)
+    for _ in range(steps):
+        if bool((_dot(missed, missed) <= goal).all()):
+            break
+        direction, image = missed, product(missed)
+        for before, moved in zip(directions, images, strict=True):
+            share = _dot(moved, image)
+            direction, image = direction - share * before, image - share * moved
+        size = _dot(image, image).sqrt()
+        # a product that leads nowhere new is no step
+        inverse = torch.where(size > 0, 1 / size.clamp_min(1e-300), torch.zeros_like(size))
+        directions.append(inverse * direction)
+        images.append(inverse * image)
+        length = _dot(images[-1], missed)
+        solution = solution + length * directions[-1]
+        missed = missed - length * images[-1]
+    return solution
+
+
 def inverse_biharmonic(field: Tensor) -> Tensor:
     """Δ⁻²r between zero walls, where r (B, 1, n, n) is not on them."""
     n = field.shape[-1]
