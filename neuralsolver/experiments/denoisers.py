@@ -86,10 +86,7 @@ def train_denoiser(
     with torch.random.fork_rng():
         torch.manual_seed(0)
         if name.endswith("diffusion-ens"):
-            palette = f"{equation.name}-palette"
-            base = (
-                train_denoiser(palette, runs, report=report) if fresh else _at_hand(palette, runs)
-            )
+            base = _base(f"{equation.name}-palette", runs, fresh, report)
             model: Any = _error_conditioned(base, start)
         else:
             model = _palette(equation, start)

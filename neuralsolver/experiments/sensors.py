@@ -100,20 +100,19 @@ def cases() -> list[Case]:
         found += [Case(one, f"diffusion-ens+{finish}", STEPS) for finish in ("gn", "ens")]
         found += [Case(many, method, STEPS) for method in LEARNED]
     for name in EQUATIONS:
-        few = Task(name, instances=4)
-        found += [Case(few, "pcfm", 50), Case(few, "diffusion-pde", GUIDED_STEPS)]
+        found.append(Case(Task(name, instances=8), "pcfm", 50))
+        found.append(Case(Task(name, instances=4), "diffusion-pde", GUIDED_STEPS))
     found.append(Case(Task("darcy", instances=4), "diffusion-pde-official", GUIDED_STEPS))
     for name in EQUATIONS:
         for count in COUNTS:
             task = Task(name, sensors=count, instances=SWEPT)
             found += [Case(task, "exact"), Case(task, "spline")]
             found += [Case(task, method, STEPS) for method in LEARNED]
-    for name in EQUATIONS[:2]:
-        for sees in (("solution",), ("input", "solution")):
-            task = Task(name, sees, instances=4)
-            found += [Case(task, "exact"), Case(task, "correction")]
-            found += [Case(task, "diffusion-ens", STEPS), Case(task, "pcfm", 50)]
-            found.append(Case(task, "diffusion-pde", GUIDED_STEPS))
+    for sees in (("solution",), ("input", "solution")):
+        task = Task("helmholtz", sees, instances=4)
+        found += [Case(task, "exact"), Case(task, "correction")]
+        found += [Case(task, "diffusion-ens", STEPS), Case(task, "pcfm", 50)]
+        found.append(Case(task, "diffusion-pde", GUIDED_STEPS))
     found.append(Case(Task("helmholtz", instances=32), "diffusion-ens", 50))
     found.append(Case(Task("helmholtz", instances=4), "diffusion-pde", 1000))
     return found

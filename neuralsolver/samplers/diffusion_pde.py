@@ -67,6 +67,8 @@ class DiffusionPDE(Constrained):
         self.schedule = schedule or Schedule(200)
         self.residual = residual
         self.guidance = guidance
+        if residual == "official":
+            self.name = "diffusion-pde-official"
 
     def _weights(self, measurement: Measurement) -> Guidance:
         return self.guidance or GUIDANCE[measurement.equation.name]
