@@ -60,7 +60,7 @@ def evaluate(
 
     torch.set_num_threads(1)
     if experiment == "sensors":
-        return _sensors(results / scale, method, seed)
+        return _sensors(results / scale, method, regime, seed)
     series = {"targets": targets, "seeds": seeds}
     known = [*EXPERIMENTS, *series, *STUDIES]
     if experiment not in (*known, "all") and Path(experiment).is_file():
@@ -94,13 +94,20 @@ def evaluate(
         print(json.dumps(printed, ensure_ascii=False))
 
 
-def _sensors(folder: Path, methods: list[str] | None, seed: int) -> None:
-    """Fields from sensors have their own rows: no regimes, but an exact answer."""
-    from neuralsolver.experiments.sensors import evaluate_sensors
+def _sensors(
+    folder: Path, methods: list[str] | None, equations: list[str] | None, seed: int
+) -> None:
+    """Fields from sensors have their own rows: equations in place of regimes, an exact answer."""
+    from neuralsolver.experiments.sensors import EQUATIONS, evaluate_sensors
     from neuralsolver.progress import Progress
 
+    chosen = equations or list(EQUATIONS)
+    for name in chosen:
+        if name not in EQUATIONS:
+            raise InvalidInput("--regime", f"one of {', '.join(EQUATIONS)} for sensors", name)
     with Progress("sensors") as progress:
-        print(evaluate_sensors(folder, methods=methods, seed=seed, report=progress.fraction))
+        report = progress.fraction
+        print(evaluate_sensors(folder, equations=chosen, methods=methods, seed=seed, report=report))
 
 
 def _own(file: Path, model: str | None, samples: int | None) -> Row:

@@ -38,7 +38,7 @@ def reconstruct(
     method: Annotated[
         str,
         typer.Option(
-            help="diffusion-ens (+gn, +ens), palette, diffusion-pde, pcfm, exact, spline."
+            help="diffusion-ens (+gn, +ens), palette, exact, correction, spline; or a baseline."
         ),
     ] = "diffusion-ens",
     noise: Annotated[
@@ -172,8 +172,9 @@ def _text(samples: Samples, truth: tuple[Tensor, Tensor] | None) -> str:
 def _notes(samples: Samples, equation: str) -> list[str]:
     """What a network was not trained for."""
     from neuralsolver.equations import EQUATIONS
+    from neuralsolver.samplers.exact import FILLS
 
-    if samples.method in ("exact", "spline", "nearest"):
+    if samples.method in ("exact", "correction", *FILLS):
         return []
     notes, observed = [], samples.observed
     low, high = TRAINED_COUNTS

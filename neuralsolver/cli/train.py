@@ -61,6 +61,7 @@ def train(
     from neuralsolver.experiments.run import Training
     from neuralsolver.experiments.run import train as train_model
     from neuralsolver.experiments.trainings import scale_named
+    from neuralsolver.training.library import locate_denoiser
     from neuralsolver.training.library import ship as ship_model
 
     if threads:
@@ -72,11 +73,19 @@ def train(
         raise InvalidInput("--set", "an equation beside it", "no equation")
     chosen = None if equation is None else equation_to_train(equation, constants)
     if recipe in DENOISERS and chosen is not None:
-        if start is not None:
-            raise InvalidInput("--start", "the recipe poseidon beside it", recipe)
+        name, changes = f"{chosen.name}-{recipe}", _plan_changes(plan)
+        rate = changes.pop("learning_rate", None)
+        if changes:
+            raise InvalidInput("--plan", "learning_rate only for a denoiser", ", ".join(changes))
         with _Display(f"{chosen.name} {recipe}", None) as display:
-            name = f"{chosen.name}-{recipe}"
-            model = train_denoiser(name, runs, minutes=budget_minutes, report=display)
+            model = train_denoiser(
+                name,
+                runs,
+                minutes=budget_minutes,
+                start=None if start is None else locate_denoiser(start),
+                learning_rate=rate,
+                report=display,
+            )
         print(ship_model(model, name)[0] if ship else model)
         return
     size, changes = scale_named(scale), _plan_changes(plan)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from neuralsolver.solvers import TrainedSolver
 from neuralsolver.solvers.iterate import Solver
 from neuralsolver.training import load, shipped
 from neuralsolver.training.checkpoint import CARD, read_card
-from neuralsolver.training.library import SHIPPED
+from neuralsolver.training.library import SHIPPED, load_sampler
 
 FINE_SHARE = 4
 """On a finer grid, where steps are slow, and in the regimes that are ours, this fraction of the
@@ -125,7 +126,8 @@ class Evaluation:
     def _setting(self, method: Method, regime: Regime) -> Setting:
         models = {recipe: self.model(recipe) for recipe in method.recipes}
         effort = self.scale.effort_on(regime.equation)
-        return Setting(regime, self.seed, effort, models.__getitem__)
+        sampler = partial(load_sampler, self.experiment.equation.name)
+        return Setting(regime, self.seed, effort, models.__getitem__, sampler)
 
     def _measured(self, method: Method, regime: Regime) -> Row:
         # all rows of a regime are measured on the first of the same instances
@@ -164,6 +166,8 @@ class Evaluation:
     def weights(self, method: Method) -> str | None:
         """The SHA-256 of all weights that a method uses; None if not all of them are at hand."""
         places = [self.place(recipe) for recipe in method.recipes]
+        name = self.experiment.equation.name
+        places += [SHIPPED / f"{name}-{denoiser}" for denoiser in method.denoisers]
         if not all((place / CARD).is_file() for place in places):
             return None
         return combined([str(read_card(place)["sha256"]) for place in places])

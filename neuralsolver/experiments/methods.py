@@ -5,6 +5,7 @@ learned      one call of a network, or a network that reads its residual (ENS)
 optimised    the weights of a network are fitted to each instance (PINO-TTOP, PINN)
 classical    the reference solver, the minimisers of the residual, and every ENS with its network
              taken out and all the rest kept: the row to read before crediting a network
+generative   one sample of a denoiser that is led to the input and to the equation
 
 A method is one row of `METHODS`: everything else that lists methods is derived from the rows, so a
 new baseline is a file with its solver and a row.
@@ -25,6 +26,7 @@ from neuralsolver.errors import InvalidInput
 from neuralsolver.experiments.paper import EXPERIMENTS, Experiment, Regime
 from neuralsolver.experiments.reference_solver import CoarseIntegrator, ReferenceSolver
 from neuralsolver.experiments.trainings import BACKBONES, Backbone, backbone, moving, static
+from neuralsolver.samplers import Forward, Sampler
 from neuralsolver.solvers import FixedSteps, ResidualPlateau, Solver, TrainedSolver
 from neuralsolver.solvers.network_free import FEW_POINTS, without_network
 from neuralsolver.solvers.optimisation import (
@@ -38,6 +40,7 @@ from neuralsolver.solvers.physics_informed import PINN, TestTimeOptimisation
 from neuralsolver.solvers.step_size import search_step_size, with_step_size
 from neuralsolver.solvers.stopping import StoppingRule
 from neuralsolver.solvers.wrappers import Answer, With
+from neuralsolver.training.library import shipped_denoisers
 
 TOLERANCE = 1e-10
 """Relative residual at which the contractive solver stops."""
@@ -56,13 +59,14 @@ class Setting:
     """What a method may know before it is given a problem; the solution is not among it.
 
     `effort` is the share of the official optimisation steps per instance; `model` gives the trained
-    model of one of the method's recipes.
+    model of one of the method's recipes, `sampler` a sampler by its name and number of steps.
     """
 
     regime: Regime
     seed: int
     effort: float
     model: Callable[[str], TrainedSolver]
+    sampler: Callable[[str, int], Sampler]
 
 
 Prepare = Callable[[Setting], Solver]
@@ -72,7 +76,8 @@ Prepare = Callable[[Setting], Solver]
 class Method:
     """One row: its name, its looks, where it is compared, and how it is made ready to solve.
 
-    `recipes` are the models it uses, and with their weights a new `version` makes its rows stale.
+    `recipes` are the models it uses, `denoisers` those of its shipped denoisers, and with their
+    weights a new `version` makes its rows stale.
     `samples` limits the instances of a method that solves or optimises each by itself. On
     trajectories the networks are others, and so may be the label. `printed` is what the paper calls
     it, `table` the kind of table that it belongs to. What is not prepared, the truth, is measured
@@ -93,6 +98,7 @@ class Method:
     printed: str = ""
     table: str = "forward"
     version: int = 1
+    denoisers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -154,6 +160,11 @@ def _optimised(recipe: str, setting: Setting) -> Solver:
     )
 
 
+def _generated(method: str, steps: int, setting: Setting) -> Solver:
+    steps = max(FEWEST_STEPS, round(setting.effort * steps))
+    return Forward(setting.sampler(method, steps), setting.seed)
+
+
 def _integrator(points: int, setting: Setting) -> Solver:
     return CoarseIntegrator(points)
 
@@ -196,6 +207,8 @@ def _from(solver: Solver, start: str, setting: Setting) -> Solver:
 KINDS = ("bound", "learned", "classical", "optimised", "generative")
 PER_INSTANCE, PER_NETWORK = 8, 2
 """Instances of the methods that solve or optimise each by itself; a row says how many it has."""
+GUIDED_STEPS, FEWEST_STEPS = 300, 2
+"""Steps of DiffusionPDE, whose authors take 2,000; of PCFM there are the paper's 50."""
 COARSE_GRIDS = (16, 24, 32, 48, 64)
 """Grids of the reference integrator with the longest stable step: the front of the flows."""
 
@@ -213,6 +226,10 @@ def _on_flows(experiment: Experiment) -> bool:
 
 def _static(experiment: Experiment) -> bool:
     return static(experiment.equation) and not experiment.ablation
+
+
+def _denoised(experiment: Experiment) -> bool:
+    return _static(experiment) and f"{experiment.equation.name}-palette" in shipped_denoisers()
 
 
 def _matched(experiment: Experiment) -> bool:
@@ -303,6 +320,11 @@ for _method in (
            "transformer(TTOP)", table="matched"),
     Method("operator-cnn", "learned", "CNN-FNO-CNN", YELLOW, "s", "--",
            partial(_operator, "operator-cnn"), _on_flows, ("operator-cnn",), table="matched"),
+    Method("diffusion-pde", "generative", "DiffusionPDE", SKY, "p", "--",
+           partial(_generated, "diffusion-pde", GUIDED_STEPS), _denoised, samples=PER_NETWORK,
+           printed="DiffusionPDE", denoisers=("palette",)),
+    Method("pcfm", "generative", "PCFM", INDIGO, "h", "-.", partial(_generated, "pcfm", 50),
+           _denoised, samples=PER_NETWORK, printed="PCFM", denoisers=("palette",)),
     Method("pinn", "optimised", "PINN", GREY, "P", "--", _pinn, _nonlinear, samples=PER_NETWORK),
     Method("gradient-descent", "classical", "gradient descent", TEAL, ">", ":",
            lambda setting: GradientDescent(), _static, table="newton"),

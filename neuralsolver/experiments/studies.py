@@ -35,6 +35,7 @@ from neuralsolver.experiments.flow_fields import flow_fields
 from neuralsolver.experiments.methods import METHODS, methods_of
 from neuralsolver.experiments.paper import EXPERIMENTS, Regime
 from neuralsolver.experiments.rows import machine
+from neuralsolver.experiments.sensor_fields import sensor_fields
 from neuralsolver.files import write_whole
 from neuralsolver.solvers import FixedSteps, Observation
 from neuralsolver.solvers.iterate import Solver
@@ -265,6 +266,7 @@ STUDIES: dict[str, Callable[[Evaluation], Any]] = {
     "flow-conditioning": flow_conditioning,
     "fields": fields,
     "flow-fields": flow_fields,
+    "sensor-fields": sensor_fields,
 }
 
 

@@ -16,6 +16,8 @@ import scipy.fft
 from scipy.linalg import lu_factor, lu_solve
 from scipy.spatial import cKDTree
 
+from neuralsolver.errors import InvalidInput
+
 Array = npt.NDArray[np.float64]
 
 
@@ -31,6 +33,8 @@ def thin_plate_spline(positions: Array, values: Array, resolution: int) -> Array
     else:
         kernel = _bending(((positions[:, None] - positions[None]) ** 2).sum(-1))
     linear = np.column_stack([np.ones(count), positions])
+    if np.linalg.matrix_rank(linear) < 3:
+        raise InvalidInput("sensors of the input", "three that are not on one line", count)
     system = np.zeros((count + 3, count + 3))
     system[:count, :count] = kernel
     system[:count, count:], system[count:, :count] = linear, linear.T

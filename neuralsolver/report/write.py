@@ -15,6 +15,7 @@ from neuralsolver.report import conditioning, cost, curves, panels
 from neuralsolver.report.animation import animate
 from neuralsolver.report.layout import latex, markdown
 from neuralsolver.report.results import Results
+from neuralsolver.report.sensor_fields import write_sensor_fields
 from neuralsolver.report.sensors import write_sensors
 from neuralsolver.report.style import png
 from neuralsolver.report.tables import tables
@@ -93,4 +94,5 @@ def write_report(folder: Path) -> Written:
     for name, (fields, times) in panels.animations(results).items():
         written.files.append(animate(folder / "figures" / f"{name}.gif", fields, times))
     write_sensors(folder, written.put)
+    write_sensor_fields(folder, written.put)
     return written

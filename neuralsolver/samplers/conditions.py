@@ -1,7 +1,9 @@
 """What a network is told about the sensors, and the units in which it thinks.
 
-The sensors are interpolated by a thin-plate spline, which knows nothing of the prior: the *fill*
-φ of the input, with its solution A⁻¹φ. A network is to know only what the fill does not:
+The sensors are interpolated by a thin-plate spline, which knows one thing of the prior only: that
+sources have no mean. This is the *fill* φ of the input, with its solution A⁻¹φ. The mean is a small
+part of f and decides the largest mode of u; a network whose layers are normalised hardly sees it.
+A network is to know only what the fill does not:
 
     x = ½ ((f − φ)/s_f,  (u − A⁻¹φ)/s_u)
 
@@ -21,7 +23,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.data.truth import truth
-from neuralsolver.equations import Darcy, Equation
+from neuralsolver.equations import Darcy, Equation, Helmholtz, Poisson
 from neuralsolver.equations.base import Array
 from neuralsolver.equations.darcy import REFERENCE_PERMEABILITY
 from neuralsolver.reference.fills import nearest_sensor, thin_plate_spline
@@ -67,6 +69,23 @@ def _two_phases(equation: Darcy, encoded: Tensor, final: bool) -> Tensor:
     if final:
         return torch.where(encoded >= 0.5 * (low + high), equation.high, equation.low).to(encoded)
     return REFERENCE_PERMEABILITY * 2.0 ** encoded.clamp(low, high)
+
+
+@singledispatch
+def centred(equation: Equation, encoded: Array) -> Array:
+    """An input (as networks see it) without the mean that its family does not have."""
+    return encoded
+
+
+@centred.register
+def _no_mean(equation: Poisson | Helmholtz, encoded: Array) -> Array:
+    # the integral by the trapezoidal rule, to which every cosine but the constant adds nothing
+    weights = np.ones(encoded.shape[-1])
+    weights[[0, -1]] = 0.5
+    weights /= weights.sum()
+    mean = np.einsum("...ij,i,j->...", encoded, weights, weights)
+    without: Array = encoded - mean[..., None, None]
+    return without
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +160,8 @@ def conditions(
         if len(positions) == 0:
             continue
         encoded = encode_inputs(equation, torch.from_numpy(values)[:, None, None, None])
-        fill[i, 0] = thin_plate_spline(positions, encoded.flatten().numpy(), resolution)
+        spline = thin_plate_spline(positions, encoded.flatten().numpy(), resolution)
+        fill[i, 0] = centred(equation, spline)
         distance[i, 0] = nearest_sensor(positions, resolution)[0]
         nearest = np.rint(positions * (resolution - 1)).astype(np.int64)
         mask[i, 0, nearest[:, 0], nearest[:, 1]] = 1.0

@@ -52,7 +52,8 @@ class ErrorConditionedDenoiser(nn.Module):
 
     def forward(self, x: Tensor, sigma: Tensor, told: Conditions) -> Tensor:
         """The corrected mean of x before noise of size σ was added, in the type of x."""
-        with torch.no_grad():
+        # the base is frozen; who wants the derivative with respect to x gets it through both
+        with torch.set_grad_enabled(x.requires_grad and torch.is_grad_enabled()):
             estimate = self.base(x, sigma, told)
             level = sigma.to(x).expand(x.shape[0]).view(-1, 1, 1, 1)
             _, out, scale, noise = precondition(level)

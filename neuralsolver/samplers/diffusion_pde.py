@@ -49,18 +49,29 @@ GUIDANCE = {
 
 
 class DiffusionPDE(Constrained):
-    """Guided sampling; `residual` is "right" or, for Darcy flow, "official"."""
+    """Guided sampling; `residual` is "right" or, for Darcy flow, "official". The weights are those
+    of the equation that the denoiser knows, or of the problem where that is not said."""
 
     name = "diffusion-pde"
 
     def __init__(
-        self, denoiser: AnyDenoiser, schedule: Schedule | None = None, residual: str = "right"
+        self,
+        denoiser: AnyDenoiser,
+        schedule: Schedule | None = None,
+        residual: str = "right",
+        guidance: Guidance | None = None,
     ) -> None:
         if residual not in ("right", "official"):
             raise InvalidInput("residual", "right or official", residual)
         self.denoiser = denoiser
         self.schedule = schedule or Schedule(200)
         self.residual = residual
+        self.guidance = guidance
+        if residual == "official":
+            self.name = "diffusion-pde-official"
+
+    def _weights(self, measurement: Measurement) -> Guidance:
+        return self.guidance or GUIDANCE[measurement.equation.name]
 
     def _states(self, measurement: Measurement, numbers: list[int], told: Told) -> Tensor:
         n = measurement.resolution
@@ -85,7 +96,7 @@ class DiffusionPDE(Constrained):
 
     def _aim(self, measurement: Measurement, estimate: Tensor, late: bool) -> Tensor:
         """Σ ζ‖…‖ over the batch; samples do not see each other."""
-        weights = GUIDANCE[measurement.equation.name]
+        weights = self._weights(measurement)
         missed = measurement.mismatch(estimate)
         total = estimate.new_zeros(())
         for zeta, unit, chosen in (
@@ -105,7 +116,7 @@ class DiffusionPDE(Constrained):
         """F in the authors' units: those in which f is 2.15 x, or the source of Darcy flow is 1."""
         equation = measurement.equation
         if not isinstance(equation, Darcy):
-            unit = GUIDANCE[equation.name].units[0] * SIGMA_DATA
+            unit = self._weights(measurement).units[0] * SIGMA_DATA
             return measurement.residual(estimate) * unit / measurement.told.prior[0]
         if self.residual == "right":
             return measurement.residual(estimate) / equation.source

@@ -25,7 +25,7 @@ from neuralsolver.errors import InvalidInput
 from neuralsolver.reference.fills import nearest_value, thin_plate_spline
 from neuralsolver.reference.posterior import GaussianPosterior, LinearMap
 from neuralsolver.reference.truncated import SignedGaussian, effective_size
-from neuralsolver.samplers.conditions import decode_inputs, encode_inputs
+from neuralsolver.samplers.conditions import centred, decode_inputs, encode_inputs
 from neuralsolver.samplers.samples import Drawn, Sampler, Told
 
 BURN_IN = 40
@@ -131,15 +131,24 @@ def phases(equation: Darcy, sensors: Sensors) -> Array:
     return np.where(high, 1.0, -1.0)
 
 
+FILLS = {
+    "spline": thin_plate_spline,
+    "centred-spline": thin_plate_spline,
+    "nearest": nearest_value,
+}
+
+
 class Fill(Sampler):
-    """A deterministic fill of the input, then a solve: every sample is the same."""
+    """A deterministic fill of the input, then a solve: every sample is the same.
+
+    The centred spline knows that sources have no mean; the others know nothing of the prior.
+    """
 
     def __init__(self, name: str = "spline") -> None:
-        fills = {"spline": thin_plate_spline, "nearest": nearest_value}
-        if name not in fills:
-            raise InvalidInput("fill", " or ".join(fills), name)
+        if name not in FILLS:
+            raise InvalidInput("fill", " or ".join(FILLS), name)
         self.name = name
-        self.fill = fills[name]
+        self.fill = FILLS[name]
 
     def _draw(
         self, observed: Sequence[Observed], count: int, seeds: Sequence[int], told: Told
@@ -150,7 +159,10 @@ class Fill(Sampler):
             equation = problem.equation
             seen = torch.from_numpy(sensors.values)[:, None, None, None]
             encoded = encode_inputs(equation, seen).flatten().numpy()
-            field = _tensor(self.fill(sensors.positions, encoded, problem.resolution)[None])
+            filled = self.fill(sensors.positions, encoded, problem.resolution)
+            if self.name == "centred-spline":
+                filled = centred(equation, filled)
+            field = _tensor(filled[None])
             inputs = decode_inputs(equation, field, True)
             u = torch.from_numpy(truth(equation, inputs.numpy()).solution)
             drawn.append((inputs.expand(count, -1, -1, -1), u.expand(count, -1, -1, -1), {}))

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from neuralsolver.errors import InvalidInput
+from neuralsolver.samplers.correction import STEPS as CORRECTIONS
+from neuralsolver.samplers.correction import Correction
 from neuralsolver.samplers.diffusion_ens import DiffusionENS
-from neuralsolver.samplers.diffusion_pde import DiffusionPDE
+from neuralsolver.samplers.diffusion_pde import GUIDANCE, DiffusionPDE
 from neuralsolver.samplers.edm import Schedule
-from neuralsolver.samplers.exact import ExactPosterior, Fill
+from neuralsolver.samplers.exact import FILLS, ExactPosterior, Fill
 from neuralsolver.samplers.palette import Palette
 from neuralsolver.samplers.pcfm import PCFM
 from neuralsolver.samplers.samples import Sampler
@@ -20,10 +22,11 @@ METHODS = (
     "diffusion-ens+ens",
     "palette",
     "diffusion-pde",
+    "diffusion-pde-official",
     "pcfm",
     "exact",
-    "spline",
-    "nearest",
+    "correction",
+    *FILLS,
 )
 
 Load = Callable[[str], Any]
@@ -37,14 +40,17 @@ def build(method: str, equation: str, steps: int | None, denoiser: Load, solver:
         raise InvalidInput("steps", "at least 2", steps)
     if method == "exact":
         return ExactPosterior()
-    if method in ("spline", "nearest"):
+    if method in FILLS:
         return Fill(method)
+    if method == "correction":
+        return Correction(solver(equation), steps or CORRECTIONS)
     schedule = Schedule() if steps is None else Schedule(steps)
     if method == "palette":
         return Palette(denoiser(f"{equation}-palette"), schedule)
-    if method == "diffusion-pde":
-        guided = Schedule(steps or 1000)
-        return DiffusionPDE(denoiser(f"{equation}-palette"), guided)
+    if method.startswith("diffusion-pde"):
+        residual = "official" if method.endswith("official") else "right"
+        network, guided = denoiser(f"{equation}-palette"), Schedule(steps or 1000)
+        return DiffusionPDE(network, guided, residual, GUIDANCE[equation])
     if method == "pcfm":
         return PCFM(denoiser(f"{equation}-palette"), steps or 50)
     network = denoiser(f"{equation}-diffusion-ens")

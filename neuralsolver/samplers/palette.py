@@ -1,7 +1,8 @@
 """Palette: a denoiser that is told about the sensors, followed from noise to a sample.
 
 (Saharia et al. 2022; as in the paper only the conditioning is Palette's, the diffusion is EDM's.)
-Nothing makes input and solution agree exactly: the pair has a residual.
+Nothing makes input and solution agree exactly: the pair has a residual. Sensors of the solution,
+of which the network is not told, lead it by its own derivative (`guidance`).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from neuralsolver.errors import InvalidInput
 from neuralsolver.samplers.conditions import Conditions, conditions, decode_inputs
 from neuralsolver.samplers.denoiser import AnyDenoiser
 from neuralsolver.samplers.edm import Denoise, Schedule, heun_steps, initial_noise
-from neuralsolver.samplers.exact import input_sensors
+from neuralsolver.samplers.guidance import SolutionSensors, led
 from neuralsolver.samplers.samples import Drawn, Sampler, Told
 
 LARGEST_BATCH = 16
 
 
 class Palette(Sampler):
-    """Heun steps with a denoiser conditioned on sensors of the input."""
+    """Heun steps with a denoiser that is told of the sensors of the input."""
 
     name = "palette"
 
@@ -35,11 +36,12 @@ class Palette(Sampler):
     def _draw(
         self, observed: Sequence[Observed], count: int, seeds: Sequence[int], told: Told
     ) -> list[Drawn]:
-        sets = [(s.positions, s.values) for s in map(input_sensors, observed)]
         first = observed[0]
         check_same(observed)
+        told_of = [problem.sensors.of(first.equation.input_names[0]) for problem in observed]
+        sets = [(sensors.positions, sensors.values) for sensors in told_of]
         known = conditions(first.equation, first.resolution, sets, self.denoiser.sizes)
-        known = known.repeat(count)
+        known, others = known.repeat(count), SolutionSensors.of(observed).repeat(count)
         n = first.resolution
         numbers = [sample_seed(seed, i) for seed in seeds for i in range(count)]
         states, total = [], -(-len(numbers) // LARGEST_BATCH) * self.schedule.steps
@@ -48,6 +50,7 @@ class Palette(Sampler):
             part = slice(begin, begin + LARGEST_BATCH)
             x = initial_noise((2, n, n), numbers[part], self.schedule)
             denoise = self._denoise(known.select(part))
+            denoise = led(denoise, known.select(part), others.select(part))
             for state in heun_steps(denoise, x, self.schedule):
                 x = state
                 done += 1

@@ -6,19 +6,19 @@ One Gauss-Newton step of least norm towards h(x) = 0 is
 
 with J = ∂h/∂x. Products with J and Jᵀ are taken by automatic differentiation and the system is
 solved by conjugate gradients, preconditioned by a guess at (JJᵀ)⁻¹: for a residual of second order
-the sine transform inverts Δ² (`inverse_biharmonic`).
+the sine transform inverts (Δ + κ²)² (`inverse_square`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
 
-from neuralsolver.equations import Problem
+from neuralsolver.equations import Helmholtz, Problem
 from neuralsolver.equations.stencils import from_interior, interior, laplacian_eigenvalues
 
 EPSILON = 1e-6
@@ -31,7 +31,10 @@ Linear = Callable[[Tensor], Tensor]
 def least_norm_step(problem: Problem, u: Tensor, epsilon: float = EPSILON) -> Tensor:
     """u after one least-norm step towards F(u) = 0, the input fixed."""
     # known values are no variables: a step that moved the walls would not be one of the equation
-    change = project(lambda v: problem.residual(problem.impose(v)), u, inverse_biharmonic, epsilon)
+    equation = problem.equation
+    shift = equation.wavenumber**2 if isinstance(equation, Helmholtz) else 0.0
+    precondition = partial(inverse_square, shift=shift)
+    change = project(lambda v: problem.residual(problem.impose(v)), u, precondition, epsilon)
     return problem.impose(u - change)
 
 
@@ -89,11 +92,38 @@ def conjugate_gradients(
     return solution
 
 
-def inverse_biharmonic(field: Tensor) -> Tensor:
-    """Δ⁻²r between zero walls, where r (B, 1, n, n) is not on them."""
+def least_residual(product: Linear, right: Tensor, steps: int, tolerance: float) -> Tensor:
+    """v (B, N) of which ‖right − product(v)‖ is least after as many steps, for each sample.
+
+    Generalised conjugate residuals: the product may be indefinite, or symmetric only nearly.
+    """
+    solution, missed = torch.zeros_like(right), right
+    directions: list[Tensor] = []
+    images: list[Tensor] = []
+    goal = tolerance**2 * _dot(right, right)
+    for _ in range(steps):
+        if bool((_dot(missed, missed) <= goal).all()):
+            break
+        direction, image = missed, product(missed)
+        for before, moved in zip(directions, images, strict=True):
+            share = _dot(moved, image)
+            direction, image = direction - share * before, image - share * moved
+        size = _dot(image, image).sqrt()
+        # a product that leads nowhere new is no step
+        inverse = torch.where(size > 0, 1 / size.clamp_min(1e-300), torch.zeros_like(size))
+        directions.append(inverse * direction)
+        images.append(inverse * image)
+        length = _dot(images[-1], missed)
+        solution = solution + length * directions[-1]
+        missed = missed - length * images[-1]
+    return solution
+
+
+def inverse_square(field: Tensor, shift: float = 0.0) -> Tensor:
+    """(Δ + shift)⁻²r between zero walls, where r (B, 1, n, n) is not on them."""
     n = field.shape[-1]
     sines, symbol = sine_table(n, field.dtype)
-    modes = sines @ interior(field) @ sines / symbol**2
+    modes = sines @ interior(field) @ sines / (symbol - shift) ** 2
     return from_interior(sines @ modes @ sines)
 
 

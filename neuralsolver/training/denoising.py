@@ -56,6 +56,7 @@ class ObservedInstances:
     equation: Equation
     resolution: int
     sizes: Sizes
+    noise_mean: float = NOISE_MEAN
 
     def draw(self, seed: int, number: int, share: Any) -> NoisyBatch:
         """The samples of batch `number` that `share` names, whenever it asks the same."""
@@ -69,7 +70,7 @@ class ObservedInstances:
         clean = told.encode(encoded, torch.from_numpy(solved.solution))
         clean, told = clean.repeat_interleave(REPEATS, 0), told.repeat(REPEATS)
         rng = generator(seed, 4, number, instances[0])
-        levels = NOISE_MEAN + NOISE_DEVIATION * rng.standard_normal(len(clean))
+        levels = self.noise_mean + NOISE_DEVIATION * rng.standard_normal(len(clean))
         noise = rng.standard_normal(clean.shape)
         return NoisyBatch(clean, torch.from_numpy(np.exp(levels)), torch.from_numpy(noise), told)
 

@@ -63,11 +63,25 @@ def ship(model: Path, name: str) -> tuple[Path, str]:
     replaced = ""
     if (place / CARD).is_file():
         replaced = f"the model of weights {str(read_card(place).get('sha256'))[:12]}"
+    copy_model(model, place)
+    return place, replaced
+
+
+def copy_model(model: Path, place: Path) -> None:
+    """Copy a model folder; the card comes last, so that what has one is whole."""
     place.mkdir(parents=True, exist_ok=True)
     (place / CARD).unlink(missing_ok=True)
     for part in (WEIGHTS, CARD):
         write_whole(place / part, (model / part).read_bytes())
-    return place, replaced
+
+
+def locate_denoiser(model: str) -> Path:
+    """The folder of a denoiser by the name of a shipped one or by its path."""
+    for folder in (SHIPPED / model, Path(model).expanduser()):
+        if (folder / CARD).is_file():
+            return folder
+    known = ", ".join(shipped_denoisers()) or "none shipped"
+    raise InvalidInput("denoiser", f"one of {known}, or a folder with {CARD}", model)
 
 
 def locate(model: str | Path) -> Path | None:
@@ -170,8 +184,4 @@ def load_sampler(equation: str, method: str, steps: int | None = None) -> Sample
 
 
 def _denoiser(name: str) -> Any:
-    folder = SHIPPED / name
-    if not (folder / CARD).is_file():
-        known = ", ".join(shipped_denoisers()) or "none shipped"
-        raise InvalidInput("denoiser", f"one of {known}", name)
-    return load_model(folder)[0]
+    return load_model(locate_denoiser(name))[0]

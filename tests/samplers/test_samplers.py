@@ -9,6 +9,7 @@ import torch
 from neuralsolver.data.truth import truth
 from neuralsolver.equations import Darcy, Observed, Poisson, Problem, Sensors
 from neuralsolver.errors import InvalidInput
+from neuralsolver.experiments.reference_solver import ReferenceSolver
 from neuralsolver.models import SongUNet
 from neuralsolver.samplers import (
     PCFM,
@@ -166,8 +167,8 @@ def test_samplers_are_built_by_name():
     models = {"poisson-palette": base, "poisson-diffusion-ens": conditioned}
     for method in METHODS:
         if method != "diffusion-ens+ens":
-            sampler = build(method, "poisson", 3, models.__getitem__, None)
-            assert sampler.name in (method, "diffusion-ens")
+            sampler = build(method, "poisson", 3, models.__getitem__, ReferenceSolver)
+            assert sampler.name in (method, method.removesuffix("+gn"))
     with pytest.raises(InvalidInput, match="one of diffusion-ens"):
         build("magic", "poisson", None, models.__getitem__, None)
     with pytest.raises(InvalidInput, match="at least 2"):
