@@ -291,7 +291,8 @@ def _admissible(problem: Problem, u_star: Tensor, extremes: Extremes) -> Tensor:
         sides = problem.residual(u_star + v) + problem.residual(u_star - v)
         curvature = (sides - 2 * problem.residual(u_star)).flatten(1).norm(dim=1)
         curvature = curvature / u_star.flatten(1).norm(dim=1).square()
-        return 4 * sigma**2 / curvature.clamp_min(torch.finfo(torch.float64).tiny)
+        largest: Tensor = 4 * sigma**2 / curvature.clamp_min(torch.finfo(torch.float64).tiny)
+        return largest
     if not isinstance(equation, Helmholtz) or equation.linear:
         return torch.full_like(sigma, math.inf)
     # |eᵢ| ≤ ‖e‖ on the ball and ‖d²‖ ≤ ‖d‖² for its directions: ‖D²F(u* + e)[d, d]‖ ≤ M(α)‖d‖²

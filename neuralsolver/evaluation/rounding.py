@@ -19,7 +19,8 @@ from torch import Tensor
 from neuralsolver.equations import Problem
 from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.errors import InvalidInput
-from neuralsolver.evaluation.conditioning import Vector, singular_values
+from neuralsolver.evaluation.conditioning import singular_values
+from neuralsolver.evaluation.trajectories import Vector
 
 DENSE_UNKNOWNS = 2_500
 """The largest dense system of the experiment, about 50 × 50 points."""

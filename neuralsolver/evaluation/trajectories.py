@@ -107,7 +107,8 @@ class LinearisedFlow:
 
     def _kept(self, field: Tensor) -> Tensor:
         n = field.shape[-1]
-        return torch.fft.irfft2(torch.fft.rfft2(field) * self.modes, s=(n, n))
+        found: Tensor = torch.fft.irfft2(torch.fft.rfft2(field) * self.modes, s=(n, n))
+        return found
 
     def forward(self, source: Tensor) -> Tensor:
         """K r."""
@@ -134,12 +135,14 @@ class LinearisedFlow:
                 d = self._rate(e + h * c, *last)
                 e = e + h / 6 * (a + 2 * b + 2 * c + d)
             frames.append(e)
-        return torch.fft.irfft2(torch.stack(frames), s=source.shape[-2:])
+        answer: Tensor = torch.fft.irfft2(torch.stack(frames), s=source.shape[-2:])
+        return answer
 
     def _rate(self, e: Tensor, around: Tensor, source: Tensor) -> Tensor:
         fields = torch.fft.irfft2(self.derivatives * e, s=around.shape[-2:])
         transport = torch.fft.rfft2((around * fields).sum(0)) * self.modes
-        return source - transport - self.decay * e
+        rate: Tensor = source - transport - self.decay * e
+        return rate
 
 
 def _at(values: Tensor, time: float) -> Tensor:
@@ -171,7 +174,8 @@ def trajectory_triplet(
     for _ in range(CYCLES):
         with warnings.catch_warnings():  # it says that it is not done yet
             warnings.simplefilter("ignore", UserWarning)
-            _, block = lobpcg(normal, block, M=inverse, largest=False, tol=1e-12, maxiter=CYCLE)
+            _, found = lobpcg(normal, block, M=inverse, largest=False, tol=1e-12, maxiter=CYCLE)
+        block = np.asarray(found, dtype=np.float64)
         v = block[:, 0] / np.linalg.norm(block[:, 0])
         image = jacobian.forward(v)
         before, smallest = smallest, float(np.linalg.norm(image))

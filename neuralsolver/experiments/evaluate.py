@@ -20,7 +20,7 @@ import torch
 from neuralsolver.errors import InvalidInput, ReferenceFailure
 from neuralsolver.evaluation.measure import Subject, failed, measure
 from neuralsolver.evaluation.metrics import four_digits, residual_mse
-from neuralsolver.experiments.budgets import budget_of_all
+from neuralsolver.experiments.budgets import Budget, budget_of_all
 from neuralsolver.experiments.methods import Method, Setting, method_named, methods_of
 from neuralsolver.experiments.paper import Experiment, Regime, instances
 from neuralsolver.experiments.rows import Row, Tell, combined, ledger, machine
@@ -159,7 +159,7 @@ class Evaluation:
             "machine": machine(),
             "weights": self.weights(method),
             "version": method.version,
-            "training": budget_of_all(self.place(recipe) for recipe in method.recipes),
+            "training": self.budget(method),
             **({"effort": setting.effort} if method.kind == "optimised" else {}),
         }
 
@@ -171,6 +171,11 @@ class Evaluation:
         if not all((place / CARD).is_file() for place in places):
             return None
         return combined([str(read_card(place)["sha256"]) for place in places])
+
+    def budget(self, method: Method) -> Budget | None:
+        """What the models of a method were given; None if not all of them are at hand."""
+        places = [self.place(recipe) for recipe in method.recipes]
+        return budget_of_all(places) if all((p / CARD).is_file() for p in places) else None
 
     def place(self, recipe: str) -> Path:
         """The folder of a recipe's model: the shipped one, or that of its run."""

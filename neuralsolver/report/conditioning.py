@@ -52,19 +52,20 @@ def as_viscosity_falls(results: Results) -> Figure | None:
     if not rows:
         return None
     title = "Trajectories as the viscosity falls: the smallest singular value, and Proposition 1"
-    figure, ((left, right),) = canvas(1, 2, (9.0, 4.2), title)
+    figure, ((left, right),) = canvas(1, 2, (9.0, 4.6), title)
     series: dict[str, list[Select]] = {}
     for row in rows:
         n, name = row["resolution"], experiment_label(row["experiment"])
-        series.setdefault(f"{name}, {n} × {n}, {row['frames']} frames", []).append(row)
-    looks = styles_of([*series, *(f"{name}: a random direction" for name in series)])
+        series.setdefault(f"{name}, {n} × {n}", []).append(row)
+    looks = styles_of([*series, *(f"{name}: random direction" for name in series)])
     for name, chosen in series.items():
         ordered = sorted(chosen, key=lambda row: float(row["viscosity"]))
         xs = [float(row["viscosity"]) for row in ordered]
         for axis, key in ((left, "smallest"), (right, "gap")):
             curve(axis, xs, [float(row[key]) for row in ordered], looks[name])
-        drawn = [float(row["random"]) for row in ordered]
-        curve(right, xs, drawn, looks[f"{name}: a random direction"])
+        if len(ordered) > 1:
+            drawn = [float(row["random"]) for row in ordered]
+            curve(right, xs, drawn, looks[f"{name}: random direction"])
     for still in sorted({float(row["still"]) for row in rows}):
         left.axhline(still, color=GREY, linewidth=0.8, linestyle="--", label="without advection")
     for axis in (left, right):

@@ -143,7 +143,7 @@ def shared_legend(figure: Figure, columns: int = 4) -> None:
     for axis in figure.axes:
         handles, labels = axis.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    widest = 0.75 + 0.07 * max(map(len, entries), default=1)
+    widest = 0.75 + 0.058 * max(map(len, entries), default=1)
     figure.legend(
         entries.values(),
         entries.keys(),

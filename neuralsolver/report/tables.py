@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from math import isfinite
 from typing import Any
@@ -338,11 +338,11 @@ def data_generation(results: Results) -> Table:
     )
     block = []
     for name, (start, equation) in GENERATION.items():
-        solver = _found(results.study("reference"), lambda r, s=start: r["equation"].startswith(s))
-        whole = _found(
-            results.study("datasets"),
-            lambda r, e=equation: (r["equation"], r["resolution"]) == (e, 128),
-        )
+        solvers: list[Select] = results.study("reference") or []
+        solver = next((r for r in solvers if r["equation"].startswith(start)), {})
+        datasets: list[Select] = results.study("datasets") or []
+        same = (r for r in datasets if (r["equation"], r["resolution"]) == (equation, 128))
+        whole = next(same, {})
         block.append(
             line(name, str(solver.get("method", "")), row=name, timings={**solver, "whole": whole})
         )
@@ -356,10 +356,6 @@ def data_generation(results: Results) -> Table:
     return build(
         results, "data-generation", caption, "equation, our solver", columns=columns, blocks=[block]
     )
-
-
-def _found(study: list[Select] | None, wanted: Callable[[Select], bool]) -> Select:
-    return next((row for row in study or [] if wanted(row)), {})
 
 
 def _timed(results: Results, s: Select) -> Cell:

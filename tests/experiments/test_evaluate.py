@@ -69,6 +69,24 @@ def test_every_method_gives_a_row(tmp_path):
     assert by_method["newton"]["error"] < 1e-6
 
 
+def test_a_row_keeps_its_errors_and_its_budget(tmp_path):
+    here = evaluation(tmp_path, "poisson", samples=9)
+    zero, fno, fitted = here.run(["zero", "fno", "pino-ttop"], ["in-distribution"])
+    assert zero["errors"] == [1.0] * 9
+    assert sum(fno["errors"]) / 9 == pytest.approx(fno["error"], rel=2e-3)
+    assert zero["training"] is None
+    assert fno["training"]["batches"] == TINY.batches
+    assert fno["training"]["clock"] == "CPU"
+    assert fno["training"]["weights"] == sum(
+        p.numel() for p in here.model("fno").network.parameters()
+    )
+    assert fitted["effort"] == TINY.effort
+    assert "effort" not in fno
+    found = Results.read(tmp_path / "results" / "tiny")
+    low, high = found.get("poisson", "in-distribution", "fno").interval
+    assert low < fno["error"] < high
+
+
 def test_what_is_there_is_not_measured_again(tmp_path, monkeypatch):
     here = evaluation(tmp_path, "poisson")
     first = here.run(["zero", "fno"], ["in-distribution", "shift"])
@@ -191,7 +209,9 @@ def test_a_new_method_is_one_row(tmp_path, monkeypatch):
     assert rows[0]["error"] == pytest.approx(0.5, rel=1e-3)
     results = Results.read(here.file.parent)
     found = {table.name: markdown(table) for table in tables(results)}
-    assert "| half the solution | here | 5.00e-01" in found["forward-poisson"].replace("*", "")
+    assert "| half the solution | here |  |  |  | 5.00e-01" in found["forward-poisson"].replace(
+        "*", ""
+    )
     assert "half the solution" in found["seconds"]
     figure = accuracy(results, "poisson")
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -212,7 +232,9 @@ def test_a_new_backbone_is_one_row(tmp_path, monkeypatch):
     rows = here.run(["ens-flat", "ens"], ["in-distribution"])
     assert rows[0]["steps"] == 15
     (table,) = [t for t in tables(Results.read(here.file.parent)) if t.name == "backbones"]
-    assert f"| flat U-net | here | {rows[0]['error']:.2e}" in markdown(table).replace("*", "")
+    (line,) = [line for line in table.lines if line.labels == ("flat U-net", "here")]
+    assert line.cells[1].text == str(rows[0]["training"]["batches"])
+    assert line.cells[3].text == f"{rows[0]['error']:.2e}"
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
