@@ -6,6 +6,7 @@ so an equation of your own trains like those that declare the same.
 
 contractive      scaled residual, contraction objective on replayed iterates; the corrector reads
                  the error and what the Jacobian depends on
+…-varied         the same on media of many contrasts
 paper            raw residual, reconstruction objective, K = 5, everything is read   (Sec. 4, B)
 paper-…          the paper's ablations of it: another error signal, another backbone, a residual
                  term in the loss                                                    (App. D)
@@ -228,11 +229,11 @@ class Preset:
 # fmt: off
 PRESETS: list[Preset] = [
     #      recipe         where   predictor  corrector  plan        desk batches
-    Preset("contractive", porous, "starter", "corrector", "contract",
-           error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3,
-           data={"medium": "varied"}),
     Preset("contractive", static, "starter", "corrector", "contract",
            error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3),
+    Preset("contractive-varied", porous, "starter", "corrector", "contract",
+           error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3,
+           data={"medium": "varied"}),
     # three quarters of the batches, which on the coarser grid cost a quarter
     Preset("paper", static, "cnn", "cnn", "unroll", 4800, warm=0.75),
     Preset("paper-zero-field", static, "cnn", "cnn", "unroll", error="zero_field", warm=0.75),
