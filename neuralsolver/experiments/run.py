@@ -56,7 +56,7 @@ class Training:
     @property
     def drawn(self) -> Equation:
         """The equation as its training data are drawn: the same residual, more varied inputs."""
-        return replace(self.equation, **preset(self.recipe, self.equation).data)
+        return replace(self.equation, **preset(self.recipe, self.equation).data)  # type: ignore[type-var]
 
     @property
     def beginning(self) -> Beginning | None:

@@ -6,6 +6,7 @@ so an equation of your own trains like those that declare the same.
 
 contractive      scaled residual, contraction objective on replayed iterates; the corrector reads
                  the error and what the Jacobian depends on
+…-varied         the same on media of many contrasts
 paper            raw residual, reconstruction objective, K = 5, everything is read   (Sec. 4, B)
 paper-…          the paper's ablations of it: another error signal, another backbone, a residual
                  term in the loss                                                    (App. D)
@@ -278,11 +279,11 @@ PRESETS: list[Preset] = [
     #      recipe         where   predictor  corrector  plan        desk batches
     Preset("contractive", boxed, None, "corrector", "contract-box",
            error="scaled_residual", reads="jacobian", smoothing=2, warm=0.25),
-    Preset("contractive", porous, "starter", "corrector", "contract",
-           error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3,
-           data={"medium": "varied"}),
     Preset("contractive", static, "starter", "corrector", "contract",
            error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3),
+    Preset("contractive-varied", porous, "starter", "corrector", "contract",
+           error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3,
+           data={"medium": "varied"}),
     Preset("shapes", varying, None, "gated", "contract-shapes", 1600, error="jacobi_residual",
            reads="shape", step_size=5.0, smoothing=3, places=False, examples=2),
     # three quarters of the batches, which on the coarser grid cost a quarter

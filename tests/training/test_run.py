@@ -151,7 +151,7 @@ def test_a_training_goes_on_from_the_weights_of_another(tmp_path):
 
 
 def test_training_data_may_be_more_varied_than_what_is_tested(tmp_path):
-    training = Training(Darcy(), "contractive", TINY, changes={"batches": 1})
+    training = Training(Darcy(), "contractive-varied", TINY, changes={"batches": 1})
     assert training.drawn == Darcy(medium="varied")
     assert Training(Darcy(), "paper", TINY).drawn == Darcy()
     solver = load(train(training, tmp_path / "runs", data=tmp_path))
