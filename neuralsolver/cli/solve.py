@@ -164,8 +164,9 @@ def _solve(
 
         # what has a floor is carried on only where more than it offers by itself is asked for
         polish = tolerance is not None or not problem.equation.has_floor
-        options = {"steps": steps, "tolerance": tolerance, "polish": polish}
-        return solver.solve(problem, observe=observe, **options)
+        return solver.solve(
+            problem, steps=steps, tolerance=tolerance, polish=polish, observe=observe
+        )
 
 
 def _load(model: str) -> TrainedSolver:

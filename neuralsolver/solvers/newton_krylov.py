@@ -76,8 +76,14 @@ def newton_krylov(solution: Solution, tolerance: float | None) -> Iterations:
         row[0, i] = norms[-1]
         rows.append(row)
     notes = {**solution.notes, "classical_iterations": used} if used else solution.notes
-    ended = {"status": tuple(status), "steps": steps, "residual_norms": torch.cat(rows)}
-    return replace(solution, tensor=u, notes=notes, **ended)
+    return replace(
+        solution,
+        tensor=u,
+        status=tuple(status),
+        residual_norms=torch.cat(rows),
+        steps=steps,
+        notes=notes,
+    )
 
 
 def _steps(problem: Problem, u: Tensor, target: float, limit: int) -> Iterator[Point]:
