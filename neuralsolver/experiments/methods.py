@@ -194,7 +194,7 @@ def _from(solver: Solver, start: str, setting: Setting) -> Solver:
 
 
 KINDS = ("bound", "learned", "classical", "optimised", "generative")
-PER_INSTANCE, PER_NETWORK, CARRIED_ON = 8, 2, 16
+PER_INSTANCE, PER_NETWORK = 8, 2
 """Instances of the methods that solve or optimise each by itself; a row says how many it has."""
 COARSE_GRIDS = (16, 24, 32, 48, 64)
 """Grids of the reference integrator with the longest stable step: the front of the flows."""
@@ -268,9 +268,9 @@ for _method in (
            partial(_without_network, accelerate=False), _on_flows, ("contractive",),
            moving_label="without network (Picard)"),
     Method("ens-newton", "learned", "ENS, then Newton-Krylov", VIOLET, "p", "-", _carried_on,
-           _on_flows, ("contractive",), CARRIED_ON),
+           _on_flows, ("contractive",), PER_INSTANCE),
     Method("without-network-newton", "classical", "without network, then Newton-Krylov", FOREST,
-           "p", "--", partial(_carried_on, network=False), _on_flows, ("contractive",), CARRIED_ON),
+           "p", "--", partial(_carried_on, network=False), _on_flows, ("contractive",), PER_INSTANCE),
     Method("without-network-lu", "classical", "without network, coarsest LU", FOREST, "D", "--",
            partial(_without_network, coarsest="trained"), _static, ("contractive",)),
     Method("without-network-multigrid", "classical", "without network, multigrid", RUST, "P",

@@ -32,7 +32,7 @@ from neuralsolver.solvers.iterate import Iterations, Observation
 from neuralsolver.solvers.solution import Solution, Status
 from neuralsolver.solvers.stopping import LEFT_THE_START
 
-DIRECTIONS = 12
+DIRECTIONS = 16
 """Directions of one step; more of them take longer than another step."""
 STEPS, STEPS_TO_TOLERANCE = 3, 20
 """Steps where no tolerance is asked for, and at most where one is."""
