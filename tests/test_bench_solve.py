@@ -51,7 +51,7 @@ def test_rows_say_who_needed_how_long(monkeypatch, capsys):
         assert 0 <= row["setup_seconds"] <= row["seconds"]
         assert (row["resolution"], row["samples"], row["seed"]) == (64, 1, 3)
     families = [row["family"] for row in rows if row["best"]]
-    assert families == ["ENS", "no network", "direct", "PyAMG", "reference"]
+    assert families == ["ENS", "no network", "direct", "PyAMG", "multigrid", "reference"]
     text = solve.table([*rows, {**rows[0], "reached": False}])
     assert len(text.splitlines()) == len(rows) + 2
     assert "MISSED" in text

@@ -67,6 +67,7 @@ MAY_IMPORT = {
         "samplers",
         "training",
         "data",
+        "evaluation",
         "experiments",
     },
     "serve": {

@@ -27,13 +27,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse.linalg import splu, spsolve
+from scipy.sparse.linalg import LinearOperator, cg, splu, spsolve
 
 from neuralsolver.bench.reference import flux_matrix
 from neuralsolver.equations import Darcy, Problem
 from neuralsolver.experiments.rows import machine
 from neuralsolver.experiments.targets import KEY
 from neuralsolver.reference import solve_darcy
+from neuralsolver.reference.multigrid import Axis, Multigrid
 from neuralsolver.solvers import TrainedSolver
 from neuralsolver.solvers.network_free import FEW_POINTS, without_network
 from neuralsolver.training import load
@@ -99,7 +100,7 @@ def measure(
 ) -> list[Row]:
     """One row per resolution, target and method."""
     torch.set_num_threads(1)
-    methods = [*_neural(), *_direct(), *_algebraic(), _sine_preconditioned()]
+    methods = [*_neural(), *_direct(), *_algebraic(), _geometric(), _sine_preconditioned()]
     rows = []
     for position, resolution in enumerate(resolutions):
         if tell is not None:
@@ -276,6 +277,27 @@ def _algebraic() -> list[Method]:
         name = f"PyAMG {kind}, half sweeps"
         methods.append(Method("PyAMG", name, preparing(build, {**options, **cheap}), solve))
     return methods
+
+
+def _geometric() -> Method:
+    """Our geometric multigrid in conjugate gradients: the strongest of the hierarchies."""
+
+    def prepare(one: Instance) -> Any:
+        points = np.linspace(0.0, 1.0, one.problem.resolution)
+        cycle = Multigrid(one.matrix_by_rows, [Axis(points)] * 2, np.ones(len(one.exact), bool))
+        return LinearOperator(one.matrix.shape, cycle.solve, dtype=np.float64)
+
+    def solve(one: Instance, cycle: Any, tolerance: float) -> tuple[Array, int]:
+        count = 0
+
+        def tick(_: object) -> None:
+            nonlocal count
+            count += 1
+
+        options = {"M": cycle, "rtol": tolerance, "maxiter": 200, "callback": tick}
+        return cg(one.matrix_by_rows, one.right, **options)[0], count
+
+    return Method("multigrid", "geometric multigrid + CG", prepare, solve)
 
 
 def _sine_preconditioned() -> Method:

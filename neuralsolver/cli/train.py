@@ -37,6 +37,9 @@ def train(
         list[str] | None,
         typer.Option("--plan", metavar="NAME=VALUE", help="A field of the plan; repeatable."),
     ] = None,
+    start: Annotated[
+        str | None, typer.Option(help="Go on from these weights: a shipped model or a folder.")
+    ] = None,
     runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
     data: DataFolder = None,
     threads: Threads = 1,
@@ -80,7 +83,7 @@ def train(
         changes["budget_minutes"] = budget_minutes
 
     def described(equation: Equation) -> Training:
-        return Training(equation, recipe, size, seed, changes=changes)
+        return Training(equation, recipe, size, seed, changes=changes, start=start)
 
     first = os.environ.get("RANK", "0") == "0"
     board = runs / "tensorboard" if tensorboard and first else None

@@ -92,10 +92,13 @@ def _helmholtz(equation: Helmholtz, drawn: Array) -> Truth:
 @truth.register
 def _darcy(equation: Darcy, drawn: Array) -> Truth:
     # near the round-off of the residual, which grows with n² and the contrast
-    contrast = max(equation.low, equation.high) / min(equation.low, equation.high)
-    tolerance = float(np.clip(2.5e-17 * contrast * drawn.shape[-1] ** 2, 1e-12, 1e-10))
-    result = reference.solve_darcy(drawn[:, 0], equation.source, tolerance=tolerance)
-    return _all_solved(drawn, result.u)
+    contrasts = drawn.max((1, 2, 3)) / drawn.min((1, 2, 3))
+    tolerances = np.clip(2.5e-17 * contrasts * drawn.shape[-1] ** 2, 1e-12, 1e-9)
+    found = [
+        reference.solve_darcy(a, equation.source, tolerance=float(tolerance)).u
+        for a, tolerance in zip(drawn, tolerances, strict=True)
+    ]
+    return _all_solved(drawn, np.concatenate(found))
 
 
 @truth.register

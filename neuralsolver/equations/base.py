@@ -89,6 +89,11 @@ class Equation(ABC):
         """Whether J = ∂F/∂u is its own transpose over the unknowns, weighted by their shares."""
         return False
 
+    def definite_on(self, grid: Grid) -> bool:
+        """Whether J is symmetric and of one sign on a grid between walls: chooses conjugate
+        gradients instead of GMRES."""
+        return False
+
     @property
     def jacobian_reads(self) -> tuple[str, ...]:
         """What ∂F/∂u depends on, among "inputs" and "solution"; a safe answer is both."""

@@ -1,6 +1,14 @@
-"""Darcy flow through a two-phase medium.
+"""Darcy flow through a two-phase medium, or another.
 
     −∇·(a∇u) = f  in Ω = (0, 1)²,   u = 0 on ∂Ω,   a ∈ {a₋, a₊},   f constant     (Sec. C.1.3)
+
+    medium        the permeabilities that are drawn
+    two-phase     a ∈ {a₋, a₊}, the paper's
+    log-normal    ln a is Gaussian, in every field with the mean and the deviation σ = ½ ln(a₊/a₋)
+                  of two phases of equal share
+    varied        half of them two-phase as given, a quarter two-phase with contrasts 1 to 1,000,
+                  a quarter log-normal with σ up to 1.75: what a solver learns from that is to serve
+                  all of them
 
 Networks see the permeability a but not f. The `flux` stencil (face means) is the one of the
 reference solver, so the residual of the true solution is zero. PINO's `wide` stencil is kept for
@@ -9,6 +17,7 @@ the physics-informed baselines: with a discontinuous a it is far from zero on th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -29,13 +38,38 @@ from neuralsolver.equations.stencils import (
 )
 from neuralsolver.equations.units import Units, largest, per_sample, unit_of
 from neuralsolver.errors import InvalidInput
-from neuralsolver.reference.random_fields import cosine_field, two_phase
+from neuralsolver.reference.random_fields import cosine_field, log_normal, two_phase
 
 REFERENCE_PERMEABILITY = 6.0
 """The geometric mean of the paper's two phases; networks see log₂(a/6), −1 and +1 for 3 and 12."""
 
 STENCILS = {"flux": (flux_divergence, 1), "wide": (wide_divergence, 2)}
 """Name → (discrete ∇·a∇, its distance from the wall)."""
+
+LARGEST_CONTRAST, LARGEST_DEVIATION = 1000.0, 1.75
+"""Of the media that are drawn as "varied"."""
+
+
+def _varied(rng: np.random.Generator, field: Array, low: float, high: float) -> Array:
+    kind, part = rng.random(2)
+    if kind < 1 / 2:
+        return two_phase(field, low, high)
+    mean = np.sqrt(low * high)
+    deviation = part * LARGEST_DEVIATION
+    if kind < 3 / 4:
+        deviation = part * np.log(LARGEST_CONTRAST) / 2
+    draw = two_phase if kind < 3 / 4 else log_normal
+    a = draw(field, np.exp(-deviation), np.exp(deviation))
+    # in natural units, in which networks see every permeability
+    a *= mean / np.sqrt(a.min() * a.max())
+    return a
+
+
+MEDIA: dict[str, Callable[[np.random.Generator, Array, float, float], Array]] = {
+    "two-phase": lambda rng, field, low, high: two_phase(field, low, high),
+    "log-normal": lambda rng, field, low, high: log_normal(field, low, high),
+    "varied": _varied,
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +85,7 @@ class Darcy(Equation):
     low: float = 3.0
     high: float = 12.0
     stencil: str = "flux"
+    medium: str = "two-phase"
 
     input_names: ClassVar[tuple[str, ...]] = ("permeability",)
     any_grid: ClassVar[bool] = True
@@ -61,6 +96,8 @@ class Darcy(Equation):
         check_positive("high", self.high)
         if self.stencil not in STENCILS:
             raise InvalidInput("stencil", " or ".join(STENCILS), self.stencil)
+        if self.medium not in MEDIA:
+            raise InvalidInput("medium", " or ".join(MEDIA), self.medium)
 
     @property
     def linear(self) -> bool:
@@ -73,6 +110,9 @@ class Darcy(Equation):
     @property
     def self_adjoint(self) -> bool:
         return self.stencil == "flux"
+
+    def definite_on(self, grid: Grid) -> bool:
+        return grid.walled and self.self_adjoint
 
     @property
     def jacobian_reads(self) -> tuple[str, ...]:
@@ -120,7 +160,7 @@ class Darcy(Equation):
         return torch.log2(inputs / REFERENCE_PERMEABILITY)
 
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
-        return two_phase(cosine_field(rng, resolution), self.low, self.high)[None]
+        return MEDIA[self.medium](rng, cosine_field(rng, resolution), self.low, self.high)[None]
 
     def check_inputs(self, inputs: Tensor) -> None:
         super().check_inputs(inputs)
@@ -193,4 +233,4 @@ class ForcedDarcy(Darcy):
             raise InvalidInput("permeability", "positive values", float(inputs[:, :1].min()))
 
     def _plain_source(self) -> Darcy:
-        return Darcy(self.source, self.low, self.high, self.stencil)
+        return Darcy(self.source, self.low, self.high, self.stencil, self.medium)

@@ -66,6 +66,12 @@ class Helmholtz(Equation):
     def self_adjoint(self) -> bool:
         return True
 
+    def definite_on(self, grid: Grid) -> bool:
+        if not (grid.walled and self.linear):
+            return False
+        # below the first resonance Δ + κ² is negative
+        return float(plain(self.wavenumber)) ** 2 < float(laplacian_eigenvalues(grid).min())
+
     @property
     def jacobian_reads(self) -> tuple[str, ...]:
         return () if self.linear else ("solution",)

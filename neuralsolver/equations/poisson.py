@@ -52,6 +52,9 @@ class Poisson(Equation):
     def self_adjoint(self) -> bool:
         return True
 
+    def definite_on(self, grid: Grid) -> bool:
+        return grid.walled
+
     @property
     def jacobian_reads(self) -> tuple[str, ...]:
         return ()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from neuralsolver.equations.base import Equation
-from neuralsolver.equations.darcy import STENCILS, Darcy
+from neuralsolver.equations.darcy import MEDIA, STENCILS, Darcy
 from neuralsolver.equations.helmholtz import Helmholtz
 from neuralsolver.equations.navier_stokes import DEALIASING, FORCINGS, NavierStokes
 from neuralsolver.equations.poisson import Poisson
@@ -32,6 +32,7 @@ CONSTANTS: dict[type[Equation], dict[str, Limit]] = {
         "low": Real(above=0.0, most=1e100),
         "high": Real(above=0.0, most=1e100),
         "stencil": Text(tuple(STENCILS)),
+        "medium": Text(tuple(MEDIA)),
     },
     NavierStokes: {
         "viscosity": Real(above=0.0, most=1e3),

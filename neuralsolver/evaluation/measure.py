@@ -1,8 +1,9 @@
 """Solver × instances → one row: accuracy, residual, steps, seconds, how it ended, and the history.
 
-Accuracy is measured on all instances in batches of `BATCH`. Seconds are CPU seconds of this process
-per sample, measured apart from that and without looking at the iterates: on one thread they are the
-wall-clock seconds of a quiet machine, whatever else the machine does meanwhile.
+Accuracy is measured on all instances in batches of `BATCH`, and the error of each is kept: the
+interval of a mean needs them. Seconds are CPU seconds of this process per sample, measured apart
+from that and without looking at the iterates. Waiting does not count, but caches and memory are
+shared: what else runs can double them. To compare two methods there is `bench/pairs.py`.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.evaluation.metrics import four_digits, relative_error, residual_mse
-from neuralsolver.solvers import Observation
+from neuralsolver.evaluation.metrics import digits, four_digits, relative_error, residual_mse
+from neuralsolver.solvers import Observation, Solution, Status
 from neuralsolver.solvers.history import History
 from neuralsolver.solvers.iterate import Solver
+from neuralsolver.solvers.safeguard import CLASSICAL, NETWORK, NOTE
 
 BATCH = 32
 SLOW = 2.0
 """A solver that takes longer than this per sample is not called again only to be timed."""
+WITHOUT = "WITHOUT_NETWORK"
+ANSWERS = (Status.TOLERANCE, Status.PLATEAU)
+"""How a sample ends well, and what is written in their place where a classical fallback did it."""
 RECORDED = 200
 """Steps of a history that are kept, thinned out evenly when there are more."""
 
@@ -66,7 +71,7 @@ def measure(solver: Solver, subject: Subject, *, batch: int = BATCH) -> dict[str
         errors.append(relative_error(solution.tensor, part.exact))
         residuals.append(residual_mse(part.true_problem, solution.tensor))
         steps.append(solution.steps.double())
-        status.update(ending.name for ending in solution.status)
+        status.update(endings(solution))
         histories.append(history)
     error, residual = torch.cat(errors), torch.cat(residuals)
     return {
@@ -74,12 +79,22 @@ def measure(solver: Solver, subject: Subject, *, batch: int = BATCH) -> dict[str
         "error": four_digits(error.mean()),
         "error_spread": four_digits(error.std(correction=0)),
         "error_worst": four_digits(error.max()),
+        "errors": [digits(value, 3) for value in error],
         "residual": four_digits(residual.mean()),
         "steps": four_digits(torch.cat(steps).mean()),
         "status": dict(status),
         **_timings(solver, subject, per_sample),
         "history": joined(histories),
     }
+
+
+def endings(solution: Solution) -> list[str]:
+    """How every sample ended; an answer that the safeguard gave is not put down to the network."""
+    by = solution.notes.get(NOTE, [NETWORK] * len(solution.status))
+    return [
+        WITHOUT if who == CLASSICAL and ending in ANSWERS else ending.name
+        for ending, who in zip(solution.status, by, strict=True)
+    ]
 
 
 def history_of(subject: Subject) -> History:
@@ -139,6 +154,7 @@ def failed(count: int, reason: str) -> dict[str, Any]:
     return {
         "samples": count,
         **dict.fromkeys(empty),
+        "errors": None,
         "status": {reason: count},
         f"seconds_batch_{BATCH}": None,
         "history": None,

@@ -13,7 +13,7 @@ from torch import Tensor
 from neuralsolver.equations import Problem
 from neuralsolver.solvers.history import relative_error
 
-__all__ = ["four_digits", "relative_error", "residual_mse"]
+__all__ = ["digits", "four_digits", "relative_error", "residual_mse"]
 
 
 def residual_mse(problem: Problem, u: Tensor) -> Tensor:
@@ -21,7 +21,12 @@ def residual_mse(problem: Problem, u: Tensor) -> Tensor:
     return problem.residual(u.to(problem.inputs)).flatten(1).double().square().mean(1)
 
 
-def four_digits(value: float | Tensor) -> float | None:
-    """A number as it is stored in results, None for what is not finite."""
+def digits(value: float | Tensor, count: int) -> float | None:
+    """A number with so many digits, None for what is not finite."""
     number = float(value)
-    return float(f"{number:.4g}") if math.isfinite(number) else None
+    return float(f"{number:.{count}g}") if math.isfinite(number) else None
+
+
+def four_digits(value: float | Tensor) -> float | None:
+    """A number as it is stored in results."""
+    return digits(value, 4)

@@ -19,6 +19,7 @@ import torch
 from neuralsolver.errors import InvalidInput, ReferenceFailure
 from neuralsolver.evaluation.measure import Subject, failed, measure
 from neuralsolver.evaluation.metrics import four_digits, residual_mse
+from neuralsolver.experiments.budgets import budget_of_all
 from neuralsolver.experiments.methods import Method, Setting, method_named, methods_of
 from neuralsolver.experiments.paper import Experiment, Regime, instances
 from neuralsolver.experiments.rows import Row, Tell, combined, ledger, machine
@@ -156,6 +157,8 @@ class Evaluation:
             "machine": machine(),
             "weights": self.weights(method),
             "version": method.version,
+            "training": budget_of_all(self.place(recipe) for recipe in method.recipes),
+            **({"effort": setting.effort} if method.kind == "optimised" else {}),
         }
 
     def weights(self, method: Method) -> str | None:

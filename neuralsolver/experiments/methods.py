@@ -22,7 +22,7 @@ from torch import Tensor
 
 from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput
-from neuralsolver.experiments.paper import Experiment, Regime
+from neuralsolver.experiments.paper import EXPERIMENTS, Experiment, Regime
 from neuralsolver.experiments.reference_solver import CoarseIntegrator, ReferenceSolver
 from neuralsolver.experiments.trainings import BACKBONES, Backbone, backbone, moving, static
 from neuralsolver.solvers import FixedSteps, ResidualPlateau, Solver, TrainedSolver
@@ -345,6 +345,16 @@ def register_backbone(row: Backbone, model: str, **sizes: Mapping[str, Any]) -> 
 def methods_of(experiment: Experiment) -> list[Method]:
     """The methods that are compared in an experiment, in the order of every legend."""
     return [method for method in METHODS.values() if method.where(experiment)]
+
+
+def official_steps(method: str, experiment: str) -> int | None:
+    """The steps per instance of the official schedule, of a method that optimises each."""
+    if method not in METHODS or METHODS[method].kind != "optimised":
+        return None
+    if method == "pinn":
+        return PINN.steps
+    flow = experiment in EXPERIMENTS and moving(EXPERIMENTS[experiment].equation)
+    return int(FLOW_OPTIMISATION["steps"]) if flow else TestTimeOptimisation.steps
 
 
 def method_named(key: str) -> Method:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,16 @@ import neuralsolver
 from neuralsolver.data import Dataset, DatasetSpec, generate
 from neuralsolver.data.dataset import canonical
 from neuralsolver.equations import Equation
+from neuralsolver.errors import InvalidInput
 from neuralsolver.experiments.recipes import Stage, described, make_solver, make_stages
 from neuralsolver.experiments.rows import machine
-from neuralsolver.experiments.trainings import Scale
+from neuralsolver.experiments.trainings import Scale, preset
 from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.training.card import read_card
 from neuralsolver.training.checkpoint import CARD, Card, save_model
 from neuralsolver.training.distributed import World
 from neuralsolver.training.fit import error_history, fit
+from neuralsolver.training.library import load, locate
 from neuralsolver.training.plan import Record
 
 VALIDATION_SAMPLES = 32
@@ -37,7 +40,8 @@ Report = Callable[[str, float, Record], None]
 class Training:
     """One model to be trained: everything that determines it.
 
-    `changes` replace fields of its plans; `coarsening` divides the resolution of the scale.
+    `changes` replace fields of its plans; `coarsening` divides the resolution of the scale. `start`
+    is a model of the same networks, whose weights it goes on from: then nothing warms up.
     """
 
     equation: Equation
@@ -46,18 +50,47 @@ class Training:
     seed: int = 0
     coarsening: int = 1
     changes: Mapping[str, Any] = field(default_factory=dict)
+    start: str | Path | None = None
+
+    @property
+    def drawn(self) -> Equation:
+        """The equation as its training data are drawn: the same residual, more varied inputs."""
+        return replace(self.equation, **preset(self.recipe, self.equation).data)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """How it is trained, grid by grid."""
         changes = {"seed": self.seed, **self.changes}
-        return make_stages(
-            self.recipe, self.equation, self.scale, coarsening=self.coarsening, **changes
-        )
+        scale = self.scale if self.start is None else replace(self.scale, warm_resolution=None)
+        return make_stages(self.recipe, self.equation, scale, coarsening=self.coarsening, **changes)
 
     def solver(self) -> NeuralSolver:
         """Its networks before any training."""
-        return make_solver(self.recipe, self.equation, self.scale, self.seed)
+        solver = make_solver(self.recipe, self.equation, self.scale, self.seed)
+        if self.start is not None:
+            begin = load(self.start).network.state_dict()
+            own = solver.state_dict()
+            if {n: v.shape for n, v in begin.items()} != {n: v.shape for n, v in own.items()}:
+                raise InvalidInput("start", "a model of the same networks", str(self.start))
+            solver.load_state_dict(begin)
+        return solver
+
+    @property
+    def began_from(self) -> str | None:
+        """The SHA-256 of the weights it goes on from."""
+        return None if self.start is None else str(self._card_before()["sha256"])
+
+    @property
+    def before(self) -> dict[str, Any]:
+        """The stages that its first weights have behind them, which are part of its cost."""
+        stages = {} if self.start is None else self._card_before().get("stages", {})
+        return {f"before: {name}": stage for name, stage in stages.items()}
+
+    def _card_before(self) -> dict[str, Any]:
+        folder = None if self.start is None else locate(self.start)
+        if folder is None:
+            raise InvalidInput("start", "a shipped model or a folder", str(self.start))
+        return read_card(folder)
 
     def folder(self, runs: Path) -> Path:
         """Where its run lives, under a name that changes whenever the run would."""
@@ -66,6 +99,7 @@ class Training:
             "solver": described(self.recipe, self.equation, self.scale),
             "samples": self.scale.samples,
             "stages": [asdict(stage) for stage in self.stages],
+            "start": self.began_from,
         }
         text = json.dumps(determining, sort_keys=True)
         fingerprint = hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -119,7 +153,7 @@ class _Run:
         self, training: Training, world: World, data: Path | None, report: Report | None
     ) -> None:
         self.training, self.world, self.data, self.report = training, world, data, report
-        self.done: dict[str, Any] = {}
+        self.done: dict[str, Any] = training.before
         self.fingerprint = ""
 
     def stage(self, solver: NeuralSolver, stage: Stage, folder: Path) -> None:
@@ -149,12 +183,18 @@ class _Run:
             "recipe": self.training.recipe,
             "scale": self.training.scale.name,
             "seed": self.training.seed,
-            "data": {"samples": self.training.scale.samples, "fingerprint": self.fingerprint},
+            "data": {
+                "samples": self.training.scale.samples,
+                "constants": dict(self.training.drawn.constants()),
+                "fingerprint": self.fingerprint,
+            },
+            **({} if self.training.start is None else {"start": self.training.began_from}),
             "stages": self.done,
             "machine": machine(),
             "version": neuralsolver.__version__,
         }
 
     def _examples(self, count: int, resolution: int, split: str, seed: int) -> Dataset:
-        spec = DatasetSpec(self.training.equation, count, resolution, split, seed)
+        drawn = self.training.drawn if split == "train" else self.training.equation
+        spec = DatasetSpec(drawn, count, resolution, split, seed)
         return self.world.first(lambda: generate(spec, self.data))

@@ -19,7 +19,7 @@ operator, …      the network of ENS trained as such: the matched-backbone rows
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from neuralsolver.equations import Equation
@@ -47,6 +47,11 @@ def moving(equation: Equation) -> bool:
 def varying(equation: Equation) -> bool:
     """Coefficients that vary in space."""
     return static(equation) and "inputs" in equation.jacobian_reads
+
+
+def porous(equation: Equation) -> bool:
+    """A flow through a medium of which there are several kinds."""
+    return static(equation) and "medium" in equation.constants()
 
 
 def kolmogorov(equation: Equation) -> bool:
@@ -199,6 +204,9 @@ class Preset:
     correction, a few stencils beside a network call; Darcy hardly trained without them. A clock
     shows 1 after `clock_steps` corrections.
 
+    `data` are constants of the equation that only the training data have: what is drawn for them
+    is more varied than what the equation stands for.
+
     `warm` is the share of the compute that is spent on the coarser grid of a scale that has one;
     `finish` is the plan of a last stage. At desk scale a preset may have a number of `batches`.
     """
@@ -217,11 +225,15 @@ class Preset:
     clock_steps: int | None = None
     warm: float = 0.0
     finish: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 # fmt: off
 PRESETS: list[Preset] = [
     #      recipe         where   predictor  corrector  plan        desk batches
+    Preset("contractive", porous, "starter", "corrector", "contract",
+           error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3,
+           data={"medium": "varied"}),
     Preset("contractive", static, "starter", "corrector", "contract",
            error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3),
     # three quarters of the batches, which on the coarser grid cost a quarter

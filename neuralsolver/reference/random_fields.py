@@ -97,6 +97,16 @@ def two_phase(field: npt.ArrayLike, low: float, high: float) -> Array:
     return np.where(np.asarray(field) >= 0.0, float(high), float(low))
 
 
+def log_normal(field: npt.ArrayLike, low: float, high: float) -> Array:
+    """A positive field whose logarithm has the mean and the deviation of that of two equal phases.
+
+    ln a = ½ ln(low·high) + ½ ln(high/low) g with the field as g, at mean 0 and deviation 1.
+    """
+    g = np.asarray(field, dtype=np.float64)
+    g = (g - g.mean()) / g.std()
+    return np.asarray(np.sqrt(low * high) * np.power(high / low, g / 2))
+
+
 def cosine_variance(smoothness: float = 2.0, inverse_length: float = 3.0) -> float:
     """The variance of the cosine field averaged over the square, Σ σ_pq² (0.0853 by default).
 

@@ -14,14 +14,21 @@ from neuralsolver.experiments.paper import Experiment
 from neuralsolver.experiments.trainings import moving
 from neuralsolver.report.layout import Table
 from neuralsolver.report.results import Results, published
-from neuralsolver.report.specification import Place, build, column, line, quote, sizes
+from neuralsolver.report.specification import BUDGET, Place, build, column, line, quote, sizes
 
 LEARNED = ("learned", "optimised", "generative")
 METRICS = {"error": "L₂", "residual": "residual"}
 MARKS = (
     "Ours are marked among the learned methods with an answer for every sample (best bold, second "
-    "underlined, in Markdown italic), the paper's numbers as in the paper. In brackets: over how "
-    "many samples a mean is, where they are fewer than those of other methods."
+    "underlined, in Markdown italic), the paper's numbers as in the paper. ± is the longer side of "
+    "the 95 % interval of the mean over the samples (bootstrap; normal, from the spread, for rows "
+    "without their errors), from 8 samples on. In brackets: over how many samples a mean is, where "
+    "they are fewer than those of other methods, and the share of the official steps that an "
+    "instance was optimised for."
+)
+BUDGETS = (
+    "Minutes are CPU minutes of one core that the models of a row were trained for, with a star "
+    "minutes of the clock on a shared machine, which were less computing; a dash: not kept."
 )
 FLOOR = (
     "The truth of a flow has a residual too, the floor below the rule: under it, less is no better."
@@ -48,7 +55,8 @@ class Beside(NamedTuple):
             return None
         regimes = {r.key: r.printed for r in e.regimes if r.printed}
         trained = {"regime": "in-distribution", "heading": "In-distribution"}
-        columns = [column("seconds", **trained, metric="seconds_batch_1")] if self.timed else []
+        columns = [column(words, **trained, metric=metric) for metric, words in BUDGET.items()]
+        columns += [column("seconds", **trained, metric="seconds_batch_1")] if self.timed else []
         for key, heading in regimes.items():
             for metric, words in METRICS.items():
                 columns.append(column(words, heading, regime=key, heading=heading, metric=metric))
@@ -71,7 +79,7 @@ class Beside(NamedTuple):
         )
         blocks.append([ours(method, False) for method in self.floors])
         text = f"{self.caption} {FLOOR}" if moving(e.equation) else self.caption
-        caption = f"{text} {sizes(results, e.name, regimes)}{MARKS}"
+        caption = f"{text} {sizes(results, e.name, regimes)}{MARKS} {BUDGETS}"
         return build(results, self.name, caption, "method, source", columns=columns, blocks=blocks)
 
 

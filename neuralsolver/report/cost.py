@@ -13,7 +13,7 @@ from neuralsolver.experiments.paper import EXPERIMENTS
 from neuralsolver.report.beside import LEARNED
 from neuralsolver.report.curves import is_flow
 from neuralsolver.report.results import Results, Row, drawable, experiment_label, regime_label
-from neuralsolver.report.style import canvas, curve, furnish, shared_legend, style, styles_of
+from neuralsolver.report.style import Style, canvas, curve, furnish, shared_legend, styles_of
 
 EXACT = 1e-16
 """Where a logarithmic axis puts an error of zero."""
@@ -33,13 +33,14 @@ def accuracy(results: Results, experiment: str) -> Figure | None:
     if is_flow(experiment):
         note += "; black: the same with so many points along a side"
     title = f"{experiment_label(experiment)}: accuracy and its price\n({note})"
+    looks = styles_of((m for m in METHODS if any(m in p for p in found.values())), experiment)
     figure, axes = canvas(1, len(found), (3.0 * len(found) + 0.5, 4.5), title, sharey=True)
     for axis, (regime, points) in zip(axes[0], found.items(), strict=True):
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.margins(0.1)
         for method, row in points.items():
-            _draw_point(axis, method, row)
+            _draw_point(axis, method, row, looks[method])
         _frontier(axis, points)
         _draw_front(axis, points)
         left = "relative $L_2$ error" if axis is axes[0, 0] else ""
@@ -59,9 +60,8 @@ def _points(results: Results, experiment: str, regime: str) -> dict[str, Row]:
     return {key: row for key, row in rows.items() if row is not None and row.seconds_batch_1}
 
 
-def _draw_point(axis: Axes, method: str, row: Row) -> None:
-    look, seconds = style(method, row.experiment), row.seconds_batch_1 or 0.0
-    reference = method == "reference"
+def _draw_point(axis: Axes, method: str, row: Row, look: Style) -> None:
+    seconds, reference = row.seconds_batch_1 or 0.0, method == "reference"
     if reference:
         axis.axvline(seconds, color="black", linestyle=":", linewidth=1.0, label=look.label)
     on_front = is_flow(row.experiment) and (reference or method.startswith("integrator"))

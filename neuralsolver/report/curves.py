@@ -22,13 +22,13 @@ from neuralsolver.experiments.paper import EXPERIMENTS
 from neuralsolver.experiments.trainings import moving
 from neuralsolver.report.results import Results, Row, drawable, experiment_label, regime_label
 from neuralsolver.report.style import (
-    SPARE,
+    LINES,
+    MARKERS,
     Style,
     canvas,
     curve,
     furnish,
     shared_legend,
-    style,
     styles_of,
 )
 from neuralsolver.report.tables import backbone_labels
@@ -60,15 +60,13 @@ def histories(
 
 
 def draw_histories(
-    axis: Axes, rows: Mapping[str, Row], quantity: str, labels: Mapping[str, str] | None = None
+    axis: Axes, rows: Mapping[str, Row], quantity: str, looks: Mapping[str, Style]
 ) -> None:
     """One curve a method on a logarithmic axis; a mean over fewer samples says so."""
     for method, row in rows.items():
-        look = style(method, row.experiment)
-        label = (labels or {}).get(method, look.label)
-        if row.few:
-            label += f" [{row.samples // row.seeds} samples]"
-        curve(axis, *row.series(quantity), look._replace(label=label))
+        look = looks[method]
+        few = f" [{row.samples // row.seeds} samples]" if row.few else ""
+        curve(axis, *row.series(quantity), look._replace(label=f"{look.label}{few}"))
     _logarithmic(axis)
 
 
@@ -102,13 +100,14 @@ def evolution(results: Results, experiment: str) -> Figure | None:
         return None
     title = f"{experiment_label(experiment)}, {results.grids(experiment, found)}: error, residual "
     size = (3.1 * len(found) + 0.6, 7.0)
+    looks = styles_of(methods, experiment)
     figure, axes = canvas(
         3, len(found), size, f"{title}and correction over iterations", sharex="col", sharey="row"
     )
     for column, (regime, rows) in enumerate(found.items()):
         for line, (quantity, name) in enumerate(QUANTITIES.items()):
             axis = axes[line, column]
-            draw_histories(axis, rows, quantity)
+            draw_histories(axis, rows, quantity, looks)
             truth = results.get(experiment, regime, "truth")
             if quantity == "residual" and flow and truth is not None and truth.residual:
                 # below it a smaller residual is no smaller error
@@ -135,7 +134,7 @@ def refinement(results: Results) -> Figure | None:
     for column, (regime, head) in enumerate(panels.items()):
         for line, quantity in enumerate(("residual", "error")):
             axis = axes[line, column]
-            draw_histories(axis, found[regime], quantity)
+            draw_histories(axis, found[regime], quantity, styles_of(methods))
             # optimisation makes hundreds of steps where a corrector makes ten; step 0 is shown too
             axis.set_xscale("symlog", linthresh=1.0)
             axis.set_xlim(left=0)
@@ -156,8 +155,10 @@ def twin(results: Results, title: str, labels: Mapping[str, str]) -> Figure | No
         return None  # a comparison of one
     grid = results.grids("ablations", ("in-distribution",))
     figure, axes = canvas(1, 2, (8.0, 3.6), f"{title} (Helmholtz, {grid}, in-distribution)")
+    styles = styles_of(rows)
+    looks = {method: styles[method]._replace(label=labels[method]) for method in rows}
     for axis, quantity in zip(axes[0], ("residual", "error"), strict=True):
-        draw_histories(axis, rows, quantity, labels)
+        draw_histories(axis, rows, quantity, looks)
         furnish(axis, "", "corrections", QUANTITIES[quantity])
     shared_legend(figure, 5)
     return figure
@@ -222,10 +223,11 @@ def starts(results: Results) -> Figure | None:
         # the darker the smaller its residual; the yellow end of the map is too pale for lines
         shades = colormaps["viridis"](np.linspace(0.88, 0.0, len(ordered)))
         for axis, quantity in zip(line, ("residual", "error"), strict=True):
-            for entry, shade, (_, *look) in zip(ordered, shades, cycle(SPARE), strict=False):
+            looks = zip(ordered, shades, cycle(MARKERS), cycle(LINES), strict=False)
+            for entry, shade, marker, look in looks:
                 values = entry.get(quantity) or []
                 points = drawable(range(len(values)), values)
-                curve(axis, *points, Style(str(entry["start"]), to_hex(shade), *look))
+                curve(axis, *points, Style(str(entry["start"]), to_hex(shade), marker, look))
             _logarithmic(axis)
             _cut_above([axis])
             furnish(axis, solver, "corrections", QUANTITIES[quantity])

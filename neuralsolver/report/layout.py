@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from neuralsolver.report.results import FAILURES, Printed, Row
 
 NOT_RUN = "not run"
 WORDS = {"DIVERGED": "diverged", "OUT_OF_MEMORY": "out of memory", "NOT_APPLICABLE": "n/a"}
-WORDS |= {"STEP_LIMIT": "at the step limit"}
+WORDS |= {"STEP_LIMIT": "at the step limit", "WITHOUT_NETWORK": "answered without network"}
 PRINTED_WORDS = {"OOM": "out of memory", "N/A": "n/a"}
 
 
@@ -78,7 +79,8 @@ def measured(row: Row | None, metric: str) -> Cell:
     """The cell of a number of ours: the value, and in words whatever did not go as asked.
 
     Only a number for which every sample has an answer takes part in the choice of the best. A mean
-    over fewer samples than the others of its regime says over how many.
+    over fewer samples than the others of its regime says over how many, one of a method that
+    optimises each instance also what share of its official steps that was given.
     """
     if row is None:
         return Cell(NOT_RUN)
@@ -88,13 +90,36 @@ def measured(row: Row | None, metric: str) -> Cell:
     if not finite:
         return Cell(remark or "n/a")
     text = f"{value:.1f}" if metric == "steps" else number(value)
-    if metric == "error" and row.seeds > 1 and row.error_spread is not None:
-        text += f" ± {row.error_spread:.0e}"
-    if row.few:
-        text += f" [{row.samples // row.seeds}]"
+    if metric == "error":
+        text += _half_width(row)
+    few = [str(row.samples // row.seeds)] if row.few or row.effort else []
+    few += [f"{row.effort:.0%}"] if row.effort else []
+    if few:
+        text += f" [{', '.join(few)}]"
     if remark:
         text += f" ({remark})"
     return Cell(text, None if row.count(*FAILURES) else float(value))
+
+
+def _half_width(row: Row) -> str:
+    """The longer side of the 95 % interval of the mean, in percent of it."""
+    if row.interval is None or not row.error:
+        return ""
+    low, high = row.interval
+    percent = 100 * max(high - row.error, row.error - low) / row.error
+    if percent < 0.05:
+        return ""  # the zero field is wrong by 1 everywhere
+    return f" ±{percent:.1g}%" if percent < 1 else f" ±{percent:.0f}%"
+
+
+def budget(training: Mapping[str, Any] | None, key: str) -> Cell:
+    """The cell of one number of a budget, a dash where nobody has kept it."""
+    value = (training or {}).get(key)
+    if value is None:
+        return Cell("-")
+    if key == "minutes":
+        return Cell(f"{value:.0f}{'*' if (training or {}).get('clock') == 'wall' else ''}")
+    return Cell(f"{value / 1e6:.2g} M" if key == "weights" and value >= 1e5 else f"{value:,}")
 
 
 def quoted(cell: Printed | None) -> Cell:

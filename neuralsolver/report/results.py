@@ -24,6 +24,9 @@ import numpy as np
 
 from neuralsolver.drawing import Field
 from neuralsolver.errors import FileDamaged, InvalidInput
+from neuralsolver.evaluation.spread import Interval, bootstrap_interval, normal_interval
+from neuralsolver.experiments.budgets import shipped_budgets
+from neuralsolver.experiments.methods import official_steps
 from neuralsolver.experiments.paper import EXPERIMENTS
 from neuralsolver.experiments.rows import read_rows as experiment_rows
 
@@ -35,7 +38,9 @@ FAILURES = ("DIVERGED", "OUT_OF_MEMORY", "NOT_APPLICABLE")
 class Row:
     """One line of results/<scale>/<experiment>.jsonl; numbers that do not exist are None.
 
-    `most` is the number of samples that the other methods of its regime have.
+    `errors` are those of the samples, `training` is the budget of its models, `effort` the share of
+    the official steps that an instance was given; older rows lack them. `most` is the number of
+    samples that the other methods of its regime have.
     """
 
     experiment: str
@@ -53,6 +58,9 @@ class Row:
     seconds_batch_1: float | None = None
     seconds_batch_32: float | None = None
     history: Mapping[str, Sequence[float | None]] | None = None
+    errors: Sequence[float | None] | None = None
+    training: Mapping[str, Any] | None = None
+    effort: float | None = None
     seeds: int = 1
     most: int = 0
 
@@ -64,6 +72,15 @@ class Row:
     def few(self) -> bool:
         """Whether it is a mean over fewer samples than the others of its regime."""
         return self.samples // self.seeds < self.most
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the mean error."""
+        if self.errors:
+            return bootstrap_interval(self.errors)
+        if self.error is None or self.error_spread is None:
+            return None
+        return normal_interval(self.error, self.error_spread, self.samples)
 
     def series(self, quantity: str) -> tuple[list[float], list[float]]:
         """Steps and mean values of a quantity of the history, where there is a number to draw."""
@@ -86,11 +103,22 @@ NUMBERS = ("error", "error_spread", "residual", "steps", "seconds_batch_1", "sec
 FIELDS = frozenset(Row.__dataclass_fields__) - {"seeds", "most"}
 
 
+def _row(content: Mapping[str, Any]) -> Row:
+    """A row as it was written; what older ones did not say of their making is looked up."""
+    row = Row(**{name: value for name, value in content.items() if name in FIELDS})
+    if row.training is None:
+        row = replace(row, training=shipped_budgets().get(str(content.get("weights"))))
+    official = official_steps(row.method, row.experiment)
+    if row.effort is None and official and row.steps is not None:
+        row = replace(row, effort=row.steps / official)
+    return row
+
+
 def joined(rows: Sequence[Row]) -> Row:
     """One row for several seeds: means of the numbers, sums of the counts, the first history.
 
-    The spread becomes that between seeds. A seed without a number leaves no mean: it is not passed
-    over in silence.
+    The spread becomes that of all samples, within seeds and between them. A seed without a number
+    leaves no mean: it is not passed over in silence.
     """
     if len(rows) == 1:
         return rows[0]
@@ -98,8 +126,12 @@ def joined(rows: Sequence[Row]) -> Row:
     for row in rows:
         status.update(row.status)
     means: dict[str, Any] = {name: _mean(getattr(row, name) for row in rows) for name in NUMBERS}
-    errors = [row.error for row in rows if row.error is not None]
-    means["error_spread"] = float(np.std(errors)) if len(errors) == len(rows) else None
+    within = _mean(row.error_spread and row.error_spread**2 for row in rows)
+    if within is not None and means["error"] is not None:
+        between = _mean((row.error or 0.0) ** 2 for row in rows) or 0.0
+        means["error_spread"] = math.sqrt(max(0.0, within + between - means["error"] ** 2))
+    if all(row.errors for row in rows):
+        means["errors"] = [error for row in rows for error in row.errors or ()]
     samples = sum(row.samples for row in rows)
     return replace(rows[0], status=dict(status), samples=samples, seeds=len(rows), **means)
 
@@ -126,9 +158,9 @@ class Results:
         most: Counter[tuple[str, str]] = Counter()
         for path in sorted(folder.glob("*.jsonl")):
             for content in experiment_rows(path):
-                if "method" not in content:  # rows of another kind: targets, seeds
+                if "regime" not in content:  # rows of another kind: targets, seeds, sensors
                     continue
-                row = Row(**{name: value for name, value in content.items() if name in FIELDS})
+                row = _row(content)
                 place = (row.experiment, row.regime)
                 seeds = groups.setdefault((*place, row.method), {})
                 if row.seed not in seeds or row.samples >= seeds[row.seed].samples:

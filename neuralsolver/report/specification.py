@@ -12,20 +12,25 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from neuralsolver.evaluation.convergence import CONVERGED, convergence
+from neuralsolver.experiments.methods import METHODS
 from neuralsolver.report.layout import (
     NOT_RUN,
     Cell,
     Line,
     Table,
+    budget,
     mark_columns,
     marked,
     measured,
     number,
     quoted,
 )
-from neuralsolver.report.results import FAILURES, Results, printed
+from neuralsolver.report.results import FAILURES, Results, Row, printed
 
 Select = Mapping[str, Any]
+BUDGET = {"minutes": "minutes", "batches": "batches", "weights": "weights"}
+"""What a trained row was given, and the headings of these columns."""
 
 
 class Column(NamedTuple):
@@ -110,18 +115,30 @@ def cell(results: Results, s: Select) -> Cell:
         special: Cell = s["by"](results, s)
         return special
     row, metric = results.get(s["experiment"], s["regime"], s["method"]), s["metric"]
-    if row is not None and metric in ("answered", "converged"):
+    if row is not None and metric == "answered":
         total, unfinished = sum(row.status.values()), row.count(*FAILURES, "STEP_LIMIT")
-        done = f"{total - unfinished} of {total}"
-        return Cell(done if metric == "answered" else "no" if unfinished else "yes")
+        return Cell(f"{total - unfinished} of {total}")
+    if row is not None and metric == "converged":
+        return Cell(_converged(row))
+    if metric in BUDGET:
+        trained = row is not None and METHODS[s["method"]].recipes
+        return budget(row.training, metric) if row and trained else Cell("")
     if row is not None and metric.startswith("seconds"):
         value = getattr(row, metric)
         return Cell("not timed") if value is None else Cell(number(value), value)
     # a line that counts its samples needs no brackets
     found = measured(replace(row, most=0) if row and s.get("counted") else row, metric)
-    if row is not None and metric == "steps" and row.count(*FAILURES, "STEP_LIMIT"):
+    if row is not None and metric == "steps" and _converged(row) != CONVERGED:
         return replace(found, value=None)  # few steps are no merit where they lead nowhere
     return found
+
+
+def _converged(row: Row) -> str:
+    """Whether its iteration came to rest; one that stopped by its own residual has."""
+    total = sum(row.status.values())
+    if total and row.count("TOLERANCE", "PLATEAU") == total:
+        return CONVERGED
+    return convergence(row.history, row.count(*FAILURES), total)
 
 
 def quote(results: Results, s: Select) -> Cell:
@@ -137,4 +154,4 @@ def sizes(results: Results, experiment: str, regimes: Collection[str]) -> str:
     samples, seeds = sorted({r.samples // r.seeds for r in rows}), max(r.seeds for r in rows)
     text = f"Grids here: {results.grids(experiment, regimes)}; "
     text += f"samples: {', '.join(map(str, samples))}"
-    return text + (f"; up to {seeds} seeds, mean ± spread between them. " if seeds > 1 else ". ")
+    return text + (f"; up to {seeds} seeds. " if seeds > 1 else ". ")

@@ -1,19 +1,37 @@
 """How curves, axes and legends look, and how a picture becomes a file.
 
-A method has its colour, marker and line from its row; colour alone carries nothing. What has no row
-is given one of the spare looks.
+A method has its colour, marker and line from its row; colour alone carries nothing. Within a figure
+no two look alike: `styles_of` gives another look to whatever would.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
-from itertools import cycle
+from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from neuralsolver.experiments.methods import GREEN, GREY, METHODS, ORANGE, SKY
+from neuralsolver.experiments.methods import (
+    BLACK,
+    BLUE,
+    BROWN,
+    GREEN,
+    GREY,
+    INDIGO,
+    METHODS,
+    OLIVE,
+    ORANGE,
+    PURPLE,
+    SAND,
+    SKY,
+    STEEL,
+    TEAL,
+    VERMILION,
+    WINE,
+    YELLOW,
+)
 from neuralsolver.experiments.paper import EXPERIMENTS
 
 if TYPE_CHECKING:
@@ -32,17 +50,16 @@ class Style(NamedTuple):
     line: str = "-"
 
 
-SPARE = (
-    (GREEN, "P", "-."),
-    (SKY, "8", "--"),
-    (ORANGE, "d", "--"),
-    (SKY, "<", "-"),
-    (GREY, "h", "-."),
-    (GREEN, "s", ":"),
-    (GREY, "^", "--"),
-    (ORANGE, "8", "-"),
+# fmt: off
+PALETTE = (
+    BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, BROWN, INDIGO, TEAL, WINE, OLIVE, SAND, GREY,
+    STEEL, YELLOW, BLACK,
 )
-"""None of the colours of ENS is among them."""
+# fmt: on
+MARKERS = ("o", "s", "^", "D", "v", "X", "P", "<", ">", "*", "x", "+", "1", "2")
+LINES = ("-", "--", "-.", ":")
+ALIKE = {"p": "o", "h": "o", "H": "o", "8": "o", "d": "D"}
+"""Markers that cannot be told from others at the size of a legend."""
 
 
 def style(method: str, experiment: str = "helmholtz") -> Style:
@@ -52,13 +69,32 @@ def style(method: str, experiment: str = "helmholtz") -> Style:
     return Style(label, row.colour, row.marker, row.line)
 
 
-def styles_of(names: Iterable[str]) -> dict[str, Style]:
-    """The styles of methods and of whatever else is drawn beside them."""
-    spare = cycle(SPARE)
-    return {
-        name: style(name) if name in METHODS else Style(name.replace("_", " "), *next(spare))
-        for name in names
-    }
+def styles_of(names: Iterable[str], experiment: str = "helmholtz") -> dict[str, Style]:
+    """The styles of all that one figure draws: no two of them share a colour or a marker.
+
+    The first to come keeps what its row says. One that comes later and would look like it, or has
+    no row, gets what is still free; when all colours or all markers are in use, they are given out
+    again, and still no two have both.
+    """
+    found: dict[str, Style] = {}
+    for name in dict.fromkeys(names):
+        line = LINES[len(found) % len(LINES)]
+        wanted = Style(name.replace("_", " "), "", "", line)
+        if name in METHODS:
+            wanted = style(name, experiment)
+        taken = [(look.colour, ALIKE.get(look.marker, look.marker)) for look in found.values()]
+        colours = _in_order(wanted.colour, PALETTE, {colour for colour, _ in taken})
+        markers = _in_order(wanted.marker, MARKERS, {marker for _, marker in taken})
+        pairs = (p for p in product(colours, markers) if (p[0], ALIKE.get(p[1], p[1])) not in taken)
+        colour, marker = next(pairs)
+        found[name] = wanted._replace(colour=colour, marker=marker)
+    return found
+
+
+def _in_order(wanted: str, others: Sequence[str], taken: set[str]) -> list[str]:
+    """First what is wanted, then the others, those that are in use after all that are free."""
+    every = dict.fromkeys([wanted, *others] if wanted else others)
+    return sorted(every, key=lambda choice: ALIKE.get(choice, choice) in taken)
 
 
 def canvas(

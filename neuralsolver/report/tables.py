@@ -7,10 +7,11 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any
 
+from neuralsolver.evaluation.convergence import REST
 from neuralsolver.experiments.methods import METHODS
 from neuralsolver.experiments.paper import EXPERIMENTS, Experiment
 from neuralsolver.experiments.trainings import BACKBONES, moving
-from neuralsolver.report.beside import MARKS, MATCHED, METRICS, forward, matched
+from neuralsolver.report.beside import BUDGETS, MARKS, MATCHED, METRICS, forward, matched
 from neuralsolver.report.layout import NOT_RUN, Cell, Table, number, remarks
 from neuralsolver.report.results import (
     FAILURES,
@@ -20,7 +21,16 @@ from neuralsolver.report.results import (
     published,
     regime_label,
 )
-from neuralsolver.report.specification import Place, Select, build, column, line, quote, sizes
+from neuralsolver.report.specification import (
+    BUDGET,
+    Place,
+    Select,
+    build,
+    column,
+    line,
+    quote,
+    sizes,
+)
 
 STATIC = tuple(e for e in EXPERIMENTS.values() if e.printed and not moving(e.equation))
 FLOWS = tuple(e for e in EXPERIMENTS.values() if moving(e.equation))
@@ -191,9 +201,10 @@ def backbones(results: Results) -> Table:
     caption = (
         "Helmholtz in-distribution, ENS with other backbones (the paper's tab:Ablation). "
         f"{sizes(results, 'ablations', ('in-distribution',))}Converged here means: no sample "
-        f"diverged or was still falling at the limit. {MARKS}"
+        "diverged, error and residual have halved at least, and over the last third of the steps "
+        f"neither changes by more than {REST:.0%}. {MARKS} {BUDGETS}"
     )
-    names = {**METRICS, "steps": "k", "converged": "converged"}
+    names = {**BUDGET, **METRICS, "steps": "k", "converged": "converged"}
     columns = [column(words, metric=metric) for metric, words in names.items()]
     return build(results, "backbones", caption, "backbone, source", columns=columns, blocks=[block])
 

@@ -6,6 +6,12 @@ far. This is flexible GMRES in the form of generalised conjugate residuals: the 
 change from step to step, so a nonlinear network is allowed, and the residual never grows. It also
 converges where the operator is indefinite and no fixed-point iteration can.
 
+`Conjugate` (linear, A symmetric and definite). The same with directions that are conjugate, ⟨z,Az'⟩
+= 0, and α = −⟨r,z⟩/⟨z,Az⟩, which minimises the energy ½⟨e,Ae⟩ of the error instead of ‖r‖. Where a
+coefficient spans orders of magnitude the two are far apart: a residual is small where an error of
+low permeability is large, and the directions that ‖r‖ prefers leave residuals in which a corrector
+no longer finds it. This is flexible CG with all directions kept.
+
 `Anderson` (nonlinear). Of the last m iterates, corrections and residuals, the combination whose
 residual, linearised along the differences, is smallest:
 
@@ -44,9 +50,9 @@ class Krylov:
         # twice: once is not enough when the new direction nearly lies among the old ones
         for _ in range(2):
             for direction, image in zip(self.directions, self.images, strict=True):
-                overlap = _dot(q, image)
+                overlap = self._overlap(z, q, image)
                 q, z = q - overlap * image, z - overlap * direction
-        length = _dot(q, q).sqrt().clamp_min(torch.finfo(q.dtype).tiny)
+        length = self._overlap(z, q, q).abs().sqrt().clamp_min(torch.finfo(q.dtype).tiny)
         q, z = q / length, z / length
         self.directions.append(z)
         self.images.append(q)
@@ -56,7 +62,15 @@ class Krylov:
         excess = len(self.images) - self.memory
         if excess > 0:
             del self.directions[:excess], self.images[:excess]
-        return now.u - _dot(now.residual, q) * z
+        return now.u - self._share(now.residual, z, q) * z
+
+    def _overlap(self, z: Tensor, q: Tensor, image: Tensor) -> Tensor:
+        """How much of a direction z with q = Az an earlier one of this image has."""
+        return _dot(q, image)
+
+    def _share(self, r: Tensor, z: Tensor, q: Tensor) -> Tensor:
+        """−α of a direction of unit length."""
+        return _dot(r, q)
 
     def keep(self, mask: Tensor) -> None:
         """Forget the samples that have stopped."""
@@ -64,6 +78,22 @@ class Krylov:
         self.images = [image[mask] for image in self.images]
         if hasattr(self.step, "keep"):
             self.step.keep(mask)
+
+
+class Conjugate(Krylov):
+    """Flexible conjugate gradients around a step, for a symmetric operator of either sign."""
+
+    def _overlap(self, z: Tensor, q: Tensor, image: Tensor) -> Tensor:
+        # ⟨z, Az⟩ of a direction of unit length is 1, or −1 where A is negative
+        return _dot(z, image) * self._sign(z, q)
+
+    def _share(self, r: Tensor, z: Tensor, q: Tensor) -> Tensor:
+        return _dot(r, z) * self._sign(z, q)
+
+    def _sign(self, z: Tensor, q: Tensor) -> Tensor:
+        if self.images:
+            z, q = self.directions[0], self.images[0]
+        return torch.sign(_dot(z, q))
 
 
 class Anderson:

@@ -170,8 +170,9 @@ class Solution:
         if branch is not None and not all(branch):
             others = f"{branch.count(False)} of {len(branch)}"
             lines.append(f"{others} on another branch of solutions than the one through zero")
-        if "answer_by" in self.notes:
-            lines.append(_answers_in_words(self.notes["answer_by"]))
+        by = self.notes.get("answer_by", [])
+        if "classical" in by or (by and self.problem.equation.has_floor):
+            lines.append(_answers_in_words(by))
         return "\n".join([*lines, *self.notes.get("remarks", ())])
 
     def _estimate_in_words(self, estimate: float) -> str:

@@ -9,17 +9,19 @@ How a solve is composed (`TrainedSolver.compose`), by what the problem is and wh
                     that the trained grid has (torus); a flow on fewer points is solved on the
                     trained grid and cut; what no corrector serves (`beyond`) is solved without,
                     and the notes of the answer say so
-    acceleration    flexible GMRES for linear equations, Anderson mixing for the others; none where
-                    a number of steps is asked for
+    acceleration    flexible conjugate gradients for linear equations with a definite J, flexible
+                    GMRES for the other linear ones, Anderson mixing for the rest; none where a
+                    number of steps is asked for
     stopping        steps = k          after k corrections
                     tolerance = ε      when the residual is ε times that of the first guess
                     neither            ε = 1e-6; for as long as the residual improves, where a true
                                        solution leaves a residual
     polish          what ends without the tolerance is carried on by Newton's method; a flow also
                     without a tolerance, for a few steps
-    safeguard       flows: what did not end at a tolerance is solved again without the network, all
-                    of the above included, and the better answer returned (`safeguard.py`); not
-                    where a number of steps or the plain iteration is asked for
+    safeguard       what did not end at a tolerance is solved again without the network, by Picard's
+                    steps and their polish, or between walls by V-cycles down to a few points and
+                    before any polish, and for each sample the better answer returned
+                    (`safeguard.py`); not where steps or the plain iteration of a flow are asked for
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from torch import Tensor
 from neuralsolver.equations import Equation, Grid, Problem
 from neuralsolver.equations.units import per_sample
 from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers.acceleration import Anderson, Krylov
+from neuralsolver.solvers.acceleration import Anderson, Conjugate, Krylov
 from neuralsolver.solvers.classical import polished
 from neuralsolver.solvers.iterate import (
     Inverse,
@@ -184,29 +186,35 @@ class TrainedSolver(Solver):
         if asked.steps is None:
             start = _near(problem, start)
         accelerated = self._accelerated(step, problem, asked)
-        finish = in_turn(
-            *self._polish(problem, asked, stop), *self._guard(problem, u0, asked, stop)
-        )
+        polish, guard = self._polish(problem, asked, stop), self._guard(problem, u0, asked, stop)
+        # between walls V-cycles are cheaper than Newton; of a flow both answers are carried on
+        walls = problem.equation.boundary == "walls"
+        finish = in_turn(*guard, *polish) if walls else in_turn(*polish, *guard)
         return Solve(problem, start, accelerated, stop, finish)
 
     def _alternative(self) -> TrainedSolver | None:
         """What the answers of the network are held against: the same without it."""
-        from neuralsolver.solvers.network_free import without_network
+        from neuralsolver.solvers.network_free import FEW_POINTS, without_network
 
-        return None if self.network.corrector is None else without_network(self)
+        if self.network.corrector is None:
+            return None
+        walls = self.equation.boundary == "walls"
+        return without_network(self, FEW_POINTS if walls else None)
 
     def _guard(
         self, problem: Problem, u0: Tensor | None, asked: _Options, stop: StoppingRule
     ) -> list[Finish]:
         """A second solve without the network, unless its bare iteration is what is asked for."""
-        alternative = self._alternative()
-        bare = isinstance(stop, FixedSteps) or asked.accelerate is False
-        if bare or problem.equation.boundary != "torus" or alternative is None:
+        alternative = None if self.beyond(problem) else self._alternative()
+        flow = problem.equation.boundary == "torus"
+        bare = isinstance(stop, FixedSteps) or (flow and asked.accelerate is False)
+        if bare or alternative is None:
             return []
 
         def without(samples: Tensor) -> Solve:
             start = None if u0 is None else u0[samples]
-            return alternative.compose(problem.select(samples), start, **vars(asked))
+            options = {**vars(asked), "polish": asked.polish and flow}
+            return alternative.compose(problem.select(samples), start, **options)
 
         return [partial(safeguarded, alternative=without)]
 
@@ -246,7 +254,8 @@ class TrainedSolver(Solver):
         if not wanted or self.network.corrector is None or isinstance(step, NewtonStep):
             return step
         if problem.equation.linear:
-            return Krylov(step)
+            definite = problem.equation.definite_on(problem.grid) and not problem.known_inside
+            return Conjugate(step) if definite else Krylov(step)
         return Anderson(step, MEMORY_OF_FRAMES if problem.equation.frames else MEMORY)
 
     def _rule(self, asked: _Options) -> StoppingRule:

@@ -57,12 +57,20 @@ Objective = Callable[[Any, Any], Iterator[Tensor]]
 
 
 def reconstruction(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
-    """Mean squared error of all K+1 predictions."""
-    u, step = solver.predict(batch.problem), solver.stepper()
-    yield (u - batch.target).square().mean() / (batch.steps + 1)
+    """Mean squared error of the prediction and of the K corrections after it, or after the iterates
+    of earlier batches where these are replayed."""
+    problem, target, step = batch.problem, batch.target, solver.stepper()
+    prediction = solver.predict(problem)
+    yield (prediction - target).square().mean() / (batch.steps + 1)
+    prediction = prediction.detach()
+    u = _replayed(batch, prediction)
     for _ in range(batch.steps):
-        u = step(Iterate.of(batch.problem, u.detach()))
-        yield (u - batch.target).square().mean() / (batch.steps + 1)
+        u = step(Iterate.of(problem, u))
+        yield (u - target).square().mean() / (batch.steps + 1)
+        u = u.detach()
+    # what has become worse than nothing starts afresh
+    lost = ~(squared_norm(u - target) < squared_norm(target))
+    batch.end = _where(lost, prediction, u)
 
 
 def contraction(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
@@ -72,9 +80,8 @@ def contraction(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     prediction = solver.predict(problem)
     if solver.predictor is not None:
         yield (squared_norm(prediction - target) / size).mean()
-    u = prediction = prediction.detach()
-    if batch.start is not None:
-        u = _where(torch.isfinite(squared_norm(batch.start)), batch.start, prediction)
+    prediction = prediction.detach()
+    u = _replayed(batch, prediction)
     step = solver.stepper()
     for _ in range(batch.steps):
         before = squared_norm(u - target)
@@ -150,6 +157,13 @@ def h1_norm(u: Tensor, around: bool = False) -> Tensor:
     else:
         first, second = (torch.diff(u, dim=axis) * (n - 1) for axis in (-1, -2))
     return (squared_norm(u) + squared_norm(first) + squared_norm(second)).sqrt()
+
+
+def _replayed(batch: Batch, prediction: Tensor) -> Tensor:
+    """Where the corrections of a batch start."""
+    if batch.start is None:
+        return prediction
+    return _where(torch.isfinite(squared_norm(batch.start)), batch.start, prediction)
 
 
 def _where(condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:

@@ -165,3 +165,21 @@ def test_numpy_comes_back_as_numpy_in_the_same_layout():
     assert isinstance(
         Problem(Poisson(), torch.zeros(16, 16)).restore(torch.zeros(1, 1, 16, 16)), torch.Tensor
     )
+
+
+def test_media_of_darcy_have_the_contrasts_they_say():
+    mean, deviation = np.log(6.0), 1.5
+    medium = {"low": np.exp(mean - deviation), "high": np.exp(mean + deviation)}
+    log_normal = Problem.random(Darcy(**medium, medium="log-normal"), 32, 8, seed=1).inputs.log()
+    assert torch.allclose(log_normal.mean((1, 2, 3)), torch.full((8,), mean).double())
+    assert torch.allclose(log_normal.std((1, 2, 3), correction=0), torch.full((8,), 1.5).double())
+    varied = Problem.random(Darcy(medium="varied"), 32, 64, seed=1).inputs.flatten(1)
+    low, high = varied.amin(1), varied.amax(1)
+    # all in natural units, half of them the paper's, some of much larger contrast, some smooth
+    assert torch.allclose((low * high).sqrt(), torch.full((64,), 6.0).double())
+    papers = torch.isclose(high / low, torch.tensor(4.0).double())
+    assert 20 < int(papers.sum()) < 44
+    assert float((high / low).max()) > 100
+    assert max(len(field.unique()) for field in varied) > 100
+    with pytest.raises(InvalidInput, match="medium"):
+        Darcy(medium="sand")

@@ -22,6 +22,7 @@ HARDNESS = {
 }
 FLOOR = 1e-5
 
+BUDGET = {"minutes": 18.0, "batches": 4095, "weights": 1_900_000, "clock": "CPU"}
 # first error, factor per step, steps, seconds
 METHODS: dict[str, tuple[float, float, int, float]] = {
     "truth": (0.0, 1.0, 0, 1e-5),
@@ -81,6 +82,7 @@ def flow_row(experiment: str, regime: str, method: str, **changes: Any) -> dict[
         "seconds_batch_1": seconds * (4 if regime == "super-resolution" else 1),
         "seconds_batch_32": None,
         "history": history if steps else None,
+        "training": BUDGET,
     }
     return {**content, **changes}
 

@@ -4,10 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from matplotlib.colors import to_hex
 
 from neuralsolver.cli import run
+from neuralsolver.experiments.methods import METHODS
 from neuralsolver.report.results import Results
-from neuralsolver.report.style import png, style, styles_of
+from neuralsolver.report.style import PALETTE, png, style, styles_of
 from neuralsolver.report.write import figures as makers
 from tests.report.made_up import fill, row
 
@@ -22,6 +24,51 @@ def test_unknown_methods_get_spare_styles():
     assert styles["ens"] == style("ens")
     assert styles["sparse LU"].label == "sparse LU"
     assert styles["sparse LU"].marker != styles["multigrid"].marker
+
+
+def test_a_method_that_looks_like_another_gets_another_look():
+    twin = replace(METHODS["ens"], key="without-network", label="without the network")
+    METHODS["without-network"] = twin
+    try:
+        styles = styles_of(["ens", "without-network", "ens-contractive"])
+    finally:
+        del METHODS["without-network"]
+    assert styles["ens"] == style("ens")
+    assert styles["without-network"].label == "without the network"
+    assert len({look.colour for look in styles.values()}) == 3
+    assert len({look.marker for look in styles.values()}) == 3
+
+
+def test_all_methods_at_once_are_told_apart():
+    styles = styles_of([*METHODS, *(f"of somebody else {k}" for k in range(20))])
+    looks = {(look.colour, look.marker) for look in styles.values()}
+    assert len(looks) == len(styles)
+
+
+def looks_of(figure):
+    """What every label of a figure looks like: colour, marker and line."""
+    found = {}
+    for axis in figure.axes:
+        for line in axis.lines:
+            if not line.get_label().startswith("_"):
+                look = (to_hex(line.get_color()), line.get_marker(), line.get_linestyle())
+                found.setdefault(line.get_label(), set()).add(look)
+    return found
+
+
+def test_no_figure_uses_a_look_twice(folder):
+    results = Results.read(folder)
+    several = 0
+    for name, make in makers(results).items():
+        if not name.startswith(("qualitative", "snapshots", "iterations")):
+            looks = looks_of(make(results))
+            every = [look for one in looks.values() for look in one]
+            assert len(every) == len(set(every)), name
+            # the classical solver of a flow is a point here and a line there
+            colours = [{c for c, *_ in one} for label, one in looks.items() if "class" not in label]
+            assert len(set().union(*colours)) == len(colours) or len(colours) > len(PALETTE), name
+            several += len(looks) > 2
+    assert several > 12
 
 
 FAST = ("starts", "darcy-time-to-accuracy", "snapshots-helmholtz-shift-ens")

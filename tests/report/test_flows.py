@@ -58,20 +58,22 @@ def test_forward_has_every_line(results, flow):
     others = (*COARSE, "classical solver", "still flow", "ground truth (floor)", "zero field")
     assert tuple(lines) == (*learned, *others)
     row = results.get(flow, "forcing-shift", "fno")
-    seconds, *cells = lines["FNO-3D"]
+    *budget, seconds = lines["FNO-3D"][:4]
+    cells = lines["FNO-3D"][4:]
+    assert [cell.text for cell in budget] == ["18", "4,095", "1.9 M"]
     assert seconds.text == f"{row.seconds_batch_1:.2e}"
-    assert [cell.text for cell in cells[4:6]] == [f"{row.error:.2e}", f"{row.residual:.2e}"]
+    assert [cell.text for cell in cells[4:6]] == [f"{row.error:.2e} ±11%", f"{row.residual:.2e}"]
     floor = f"{FLOWS[flow] ** 2 * FLOOR:.2e}"
-    assert [cell.text for cell in lines["ground truth (floor)"][2::2]] == [floor] * 4
+    assert [cell.text for cell in lines["ground truth (floor)"][5::2]] == [floor] * 4
 
 
 def test_what_is_missing_is_said_and_marks_nothing(results):
     lines = ours(forward(EXPERIMENTS["kolmogorov"]).table(results))
-    assert {cell.text for cell in lines[ENS[2]]} == {"not run"}
+    assert {cell.text for cell in lines[ENS[2]]} == {"", "not run"}
     assert lines["PINO-3D(TTOP)"][-1].text == "out of memory"
-    assert lines[ENS[3]][1].mark == "best"
-    assert lines[ENS[1]][1].mark == "second"
-    diverged = lines[ENS[0]][5]
+    assert lines[ENS[3]][4].mark == "best"
+    assert lines[ENS[1]][4].mark == "second"
+    diverged = lines[ENS[0]][8]
     assert "16 of 32 diverged" in diverged.text
     assert not diverged.mark
 
@@ -80,7 +82,7 @@ def test_one_row_is_enough_for_everything(tmp_path):
     one = few(tmp_path, flow_row("navier-stokes", "forcing-shift", "ens"))
     found = {table.name: table for table in tables(one)}
     floors = ours(found["matched-backbone-navier-stokes"])["ground truth (floor)"]
-    assert {cell.text for cell in floors} == {"not run"}
+    assert {cell.text for cell in floors} == {"", "not run"}
     assert {cell.text for cell in found["flow-ratios"].lines[2].cells[2:]} == {"not run"}
     assert not any("kolmogorov" in name for name in found)
     drawn = {name for name, make in figures(one).items() if make(one) is not None}
@@ -97,8 +99,8 @@ def test_each_backbone_is_a_block(results, flow):
     assert [line.labels[0] for line in convolutional] == [ENS[3], "CNN-FNO-CNN"]
     assert floors[0].labels[0] == "ground truth (floor)"
     for block in (transformer, convolutional):
-        assert [line.cells[0].mark for line in block if line.labels[1] == "here"].count("best") == 1
-    alone = transformer[5].cells[0]
+        assert [line.cells[3].mark for line in block if line.labels[1] == "here"].count("best") == 1
+    alone = transformer[5].cells[3]
     assert alone.text == {"navier-stokes": "3.02e-02", "kolmogorov": "4.12e-02"}[flow]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.report.results import Results
+from neuralsolver.training.library import SHIPPED
 from tests.report.made_up import row
 
 PLACE = ("helmholtz", "shift", "ens")
@@ -48,13 +49,36 @@ def test_half_a_line_elsewhere_is_damage(tmp_path):
 
 def test_seeds_are_joined(tmp_path):
     rows = [
-        row(*PLACE, seed=s, error=e, status={"PLATEAU": 9, "DIVERGED": s})
+        row(*PLACE, seed=s, error=e, error_spread=0.0, status={"PLATEAU": 9, "DIVERGED": s})
         for s, e in enumerate((1.0, 3.0))
     ]
     written(tmp_path, [json.dumps(r) for r in rows])
     one = Results.read(tmp_path).get(*PLACE)
     assert (one.error, one.error_spread, one.seeds, one.samples) == (2.0, 1.0, 2, 200)
     assert one.status == {"PLATEAU": 18, "DIVERGED": 1}
+
+
+def test_the_errors_of_seeds_are_one_sample(tmp_path):
+    many = [[1.0, 2.0] * 4, [3.0, 4.0] * 4]
+    rows = [row(*PLACE, seed=s, error=sum(e) / 8, errors=e) for s, e in enumerate(many)]
+    one = read(tmp_path, [json.dumps(r) for r in rows])
+    assert one.errors == [*many[0], *many[1]]
+    low, high = one.interval
+    assert low < 2.5 < high
+
+
+def test_what_older_rows_did_not_say_is_looked_up(tmp_path):
+    """The budget from a shipped card with the same weights, the effort from the steps made."""
+    card = json.loads((SHIPPED / "helmholtz-paper" / "card.json").read_text())
+    known = row(*PLACE, weights=card["sha256"], training=None)
+    found = read(tmp_path, [json.dumps(known)])
+    assert found.training["batches"] == sum(s["batches"] for s in card["stages"].values())
+    assert found.effort is None
+    strange = row(*PLACE, weights="unknown", training=None)
+    assert read(tmp_path, [json.dumps(strange)]).training is None
+    place = ("helmholtz", "shift", "pino-ttop")
+    written(tmp_path, [json.dumps(row(*place, steps=100.0))])
+    assert Results.read(tmp_path).get(*place).effort == 0.2
 
 
 def test_a_seed_without_a_number_leaves_no_mean(tmp_path):

@@ -7,8 +7,9 @@ import pytest
 
 from neuralsolver.experiments.paper import EXPERIMENTS
 from neuralsolver.report.beside import forward, matched
-from neuralsolver.report.layout import Cell, latex, markdown, marked, measured
+from neuralsolver.report.layout import Cell, budget, latex, markdown, marked, measured
 from neuralsolver.report.results import Results, Row
+from neuralsolver.report.specification import BUDGET
 from neuralsolver.report.tables import backbones, data_generation, newton, ratios, tables
 from tests.report.made_up import fill
 
@@ -41,11 +42,31 @@ def one(error, **status):
         (one(0.5, FINISHED=88, DIVERGED=12), "5.00e-01 (12 of 100 diverged)", False),
         (one(0.5, STEP_LIMIT=100), "5.00e-01 (at the step limit)", True),
         (replace(one(0.5), samples=2, most=100), "5.00e-01 [2]", True),
+        (replace(one(0.5), samples=2, most=100, effort=0.2), "5.00e-01 [2, 20%]", True),
+        (replace(one(0.5), samples=2, errors=[0.4, 0.6]), "5.00e-01", True),
+        (replace(one(0.5), samples=100, error_spread=0.1), "5.00e-01 ±4%", True),
+        (replace(one(0.5), samples=100, errors=[0.4, 0.6] * 50), "5.00e-01 ±4%", True),
+        (replace(one(0.5), samples=100, errors=[0.0] * 99 + [50.0]), "5.00e-01 ±200%", True),
     ],
 )
 def test_a_cell_says_how_it_ended(row, text, competes):
     cell = measured(row, "error")
     assert (cell.text, cell.value is not None) == (text, competes)
+
+
+@pytest.mark.parametrize(
+    ("training", "cells"),
+    [
+        (None, ["-", "-", "-"]),
+        (
+            {"minutes": 39.0, "batches": 4800, "weights": 24, "clock": "wall"},
+            ["39*", "4,800", "24"],
+        ),
+        ({"minutes": 18.2, "batches": 9, "weights": 10**6, "clock": "CPU"}, ["18", "9", "1 M"]),
+    ],
+)
+def test_a_budget_says_what_its_minutes_are(training, cells):
+    assert [budget(training, key).text for key in BUDGET] == cells
 
 
 def test_the_two_smallest_are_marked():
@@ -101,7 +122,7 @@ def test_forward_has_the_columns_of_the_paper(results):
     expected = ["", "In-distribution", "Wavenumber-shift", "Cross-equation", "Super-resolution"]
     assert headings == expected
     lines = {line.labels: line.cells for line in table.lines}
-    assert lines["ENS, contractive", "here"][1].mark == "best"
+    assert lines["ENS, contractive", "here"][4].mark == "best"
     assert lines["PCFM", "paper"][-1].text == "out of memory"
     # what is not learned is never marked, however good
     assert not any(cell.mark for cell in lines["classical solver", "here"])
@@ -114,16 +135,18 @@ def test_printed_values_stand_below_ours(results):
     lines = forward(EXPERIMENTS["darcy"]).table(results).lines
     place = [line.labels for line in lines].index(("ENS (paper's recipe)", "here"))
     assert lines[place + 1].labels == ("", "paper")
-    assert lines[place + 1].cells[0] == Cell("1.08e-03", mark="best")
+    assert lines[place + 1].cells[3] == Cell("1.08e-03", mark="best")
 
 
 def test_backbones_say_whether_they_converged(results):
     lines = {line.labels: line.cells for line in backbones(results).lines}
-    assert lines["FNO", "here"][-1].text == "no"
-    assert lines["U-net", "here"][-1].text == "yes"
+    found = {name: cells[-1].text for (name, source), cells in lines.items() if source == "here"}
+    assert found["FNO"] == "no, rising"
+    assert found["CNN-FNO-CNN"] == "no, still falling"
+    assert found["U-net"] == "yes"
     # few steps are no merit where they lead nowhere
-    assert lines["FNO", "here"][2].mark == ""
-    assert lines["CNN-FNO-CNN", "here"][2].mark == "best"
+    assert lines["FNO", "here"][-2].mark == ""
+    assert lines["U-net", "here"][-2].mark == "best"
     assert len(matched(EXPERIMENTS["helmholtz"]).table(results).lines) == 4 * 2 + 1
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
 import torch
 
+from neuralsolver.data.truth import truth
 from neuralsolver.equations import EQUATIONS, Darcy, Equation, Grid, Helmholtz, Poisson, Problem
 from neuralsolver.equations.jacobian import jacobian_diagonal
 from neuralsolver.errors import InvalidInput
@@ -23,6 +25,7 @@ from neuralsolver.solvers import (
     iterate,
     polish,
 )
+from neuralsolver.solvers.acceleration import Conjugate
 from neuralsolver.solvers.classical import iterations_from_zero
 from neuralsolver.solvers.iterate import drained
 from neuralsolver.solvers.smoothing import chebyshev_weights, smooth
@@ -46,6 +49,43 @@ def test_krylov_converges_near_resonance_and_beyond(wavenumber):
     assert fast.good
     norms = fast.residual_norms.nan_to_num(0.0)
     assert (norms[1:] <= norms[:-1] * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("equation", [Poisson(), Helmholtz(4.2), Darcy(low=1.0, high=100.0)])
+def test_conjugate_directions_minimise_the_energy_of_the_error(equation):
+    problem = Problem.random(equation, 32, count=2, seed=4)
+    assert equation.definite_on(problem.grid)
+    exact = torch.from_numpy(truth(equation, problem.inputs.numpy()).solution)
+    stop, energies = ResidualBelow(1e-8, 120), {}
+    for acceleration in (Krylov, Conjugate):
+        seen = []
+
+        def watch(now, seen=seen):
+            e = (now.u - exact[now.samples])[:1]
+            one = problem.select([0])
+            seen.append(abs(float((e * (one.residual(e) - one.residual(0 * e))).sum())))
+
+        with torch.no_grad():
+            step = acceleration(sine_solver(defect=0.2).stepper())
+            solution = iterate(step, problem.select([0]), problem.zeros()[:1], stop, watch)
+        assert solution.good
+        energies[acceleration] = seen
+    conjugate, krylov = energies[Conjugate], energies[Krylov]
+    assert all(b <= a * (1 + 1e-6) + 1e-12 for a, b in itertools.pairwise(conjugate))
+    # of the same first direction both take the best multiple, each in its own norm
+    assert conjugate[1] < krylov[1]
+
+
+def test_conjugate_directions_are_for_definite_operators_only():
+    grid = Helmholtz().grid(64)
+    assert [Helmholtz(k).definite_on(grid) for k in (1.0, 4.4, 4.5, 6.0)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert not EQUATIONS["nonlinear-helmholtz"].definite_on(grid)
+    assert not Darcy(stencil="wide").definite_on(grid)
 
 
 def test_krylov_forgets_and_still_converges():

@@ -81,6 +81,21 @@ def test_reconstruction_averages_all_predictions(examples):
     assert total == pytest.approx(expected, rel=1e-5)
 
 
+def test_reconstruction_goes_on_from_the_iterates_of_earlier_batches(examples):
+    solver = awake("paper")
+    inputs, target = examples.tensors(slice(0, 2))
+    problem = Problem(Helmholtz(), inputs)
+    start = torch.stack([0.9 * target[0], torch.full_like(target[0], torch.nan)])
+    batch = Batch(problem, target, steps=1, start=start)
+    losses = [loss.detach().item() for loss in reconstruction(solver, batch)]
+    prediction = solver.predict(problem).detach()
+    begin = torch.stack([start[0], prediction[1]])
+    u = solver.stepper()(Iterate.of(problem, begin)).detach()
+    assert losses[0] == pytest.approx(float((prediction - target).square().mean()) / 2, rel=1e-5)
+    assert losses[1] == pytest.approx(float((u - target).square().mean()) / 2, rel=1e-5)
+    assert torch.allclose(batch.end[0], u[0])
+
+
 def test_a_residual_term_adds_the_relative_residual(examples):
     solver = awake("paper-residual-loss")
     inputs, target = examples.tensors(slice(0, 2))

@@ -89,13 +89,19 @@ def test_every_recipe_that_suits_has_one_row_and_its_stages(equation):
 
 
 def test_the_shipped_models_are_those_of_the_table():
-    """The plans on the cards are what the table says today, to the digit."""
+    """The plans on the cards are what the table says today, to the digit; a model that goes on from
+    another was trained as its command said."""
     for name in shipped():
         card = read_card(SHIPPED / name)
         equation = equation_named(card["equation"]["name"], card["equation"]["constants"])
         stages = make_stages(card["recipe"], equation, SCALES["desk"], seed=card["seed"])
-        assert [stage.name for stage in stages] == list(card["stages"])
-        for stage in stages:
+        if "start" in card:
+            own = [stage for stage in card["stages"] if not stage.startswith("before: ")]
+            assert own == ["training"]
+            assert len(card["stages"]) > 1
+        else:
+            assert [stage.name for stage in stages] == list(card["stages"])
+        for stage in () if "start" in card else stages:
             written = card["stages"][stage.name]
             assert stage.resolution == written["resolution"]
             minutes = (written["plan"].pop("budget_minutes"), stage.plan.budget_minutes)
@@ -123,3 +129,30 @@ def test_a_finish_and_a_warm_start_take_their_shares():
     assert [(s.resolution, s.plan.batches) for s in paper] == [(32, 3600), (64, 1200)]
     coarse = make_stages("paper", Helmholtz(), desk, coarsening=2)
     assert [(s.resolution, s.plan.batches) for s in coarse] == [(32, 600)]
+
+
+def test_a_training_goes_on_from_the_weights_of_another(tmp_path):
+    few = {"batches": 2}
+    first = Training(Helmholtz(), "paper", TINY, changes=few)
+    model = train(first, tmp_path / "runs", data=tmp_path)
+    second = Training(Helmholtz(wavenumber=2.0), "paper", TINY, changes=few, start=model)
+    begin, before = second.solver().state_dict(), load(model).network.state_dict()
+    assert all(bool((begin[name] == values).all()) for name, values in before.items())
+    assert second.folder(tmp_path) != replace(second, start=None).folder(tmp_path)
+    record = load(train(second, tmp_path / "runs", data=tmp_path)).record
+    # what the first weights had cost counts
+    assert list(record["stages"]) == ["before: training", "training"]
+    assert record["start"] == read_card(model)["sha256"]
+    with pytest.raises(InvalidInput, match="the same networks"):
+        replace(second, recipe="contractive").solver()
+    with pytest.raises(InvalidInput, match="start"):
+        replace(second, start="no-such-model").folder(tmp_path)
+
+
+def test_training_data_may_be_more_varied_than_what_is_tested(tmp_path):
+    training = Training(Darcy(), "contractive", TINY, changes={"batches": 1})
+    assert training.drawn == Darcy(medium="varied")
+    assert Training(Darcy(), "paper", TINY).drawn == Darcy()
+    solver = load(train(training, tmp_path / "runs", data=tmp_path))
+    assert solver.equation == Darcy()
+    assert solver.record["data"]["constants"]["medium"] == "varied"
