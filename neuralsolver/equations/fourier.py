@@ -41,14 +41,6 @@ def vorticity_derivatives(w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Te
     return fields[0], fields[1], fields[2], fields[3], fields[4]
 
 
-def laplacian(w: Tensor) -> Tensor:
-    """Δw of a field w (..., n, n)."""
-    n = w.shape[-1]
-    square = symbols(n, w.dtype, w.device)[2]
-    field: Tensor = torch.fft.irfft2(-square * torch.fft.rfft2(w), s=(n, n))
-    return field
-
-
 def advection(spectrum: Tensor, kept: int, points: int) -> Tensor:
     """The modes up to `kept` of v·∇w, from those of the half spectrum of w (..., n, n/2 + 1).
 
@@ -63,7 +55,8 @@ def advection(spectrum: Tensor, kept: int, points: int) -> Tensor:
     stresses = torch.fft.rfft2(torch.stack((a * b, (a - b) * (a + b))), norm="forward")
     shear, pull = _with_modes(stresses, kept, n)
     k1, k2, _ = symbols(n, spectrum.real.dtype, spectrum.device)
-    return (k2**2 - k1**2) * shear + k1 * k2 * pull
+    product: Tensor = (k2**2 - k1**2) * shear + k1 * k2 * pull
+    return product
 
 
 def resample(w: Tensor, points: int) -> Tensor:

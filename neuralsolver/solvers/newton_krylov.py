@@ -32,7 +32,7 @@ from neuralsolver.solvers.iterate import Iterations, Observation
 from neuralsolver.solvers.solution import Solution, Status
 from neuralsolver.solvers.stopping import LEFT_THE_START
 
-DIRECTIONS = 12
+DIRECTIONS = 16
 """Directions of one step; more of them take longer than another step."""
 STEPS, STEPS_TO_TOLERANCE = 3, 20
 """Steps where no tolerance is asked for, and at most where one is."""
@@ -76,8 +76,14 @@ def newton_krylov(solution: Solution, tolerance: float | None) -> Iterations:
         row[0, i] = norms[-1]
         rows.append(row)
     notes = {**solution.notes, "classical_iterations": used} if used else solution.notes
-    ended = {"status": tuple(status), "steps": steps, "residual_norms": torch.cat(rows)}
-    return replace(solution, tensor=u, notes=notes, **ended)
+    return replace(
+        solution,
+        tensor=u,
+        status=tuple(status),
+        residual_norms=torch.cat(rows),
+        steps=steps,
+        notes=notes,
+    )
 
 
 def _steps(problem: Problem, u: Tensor, target: float, limit: int) -> Iterator[Point]:

@@ -19,11 +19,10 @@ How a solve is composed (`TrainedSolver.compose`), by what the problem is and wh
                                        solution leaves a residual
     polish          what ends without the tolerance is carried on by Newton's method; a flow also
                     without a tolerance, for a few steps
-    safeguard       what did not end at a tolerance is solved again without the network: flows by
-                    Picard's steps, polished likewise; between walls, before any polishing, by
-                    V-cycles down to a few points. For each sample the better answer is returned
-                    (`safeguard.py`); not where a number of steps or the plain iteration is asked
-                    for
+    safeguard       what did not end at a tolerance is solved again without the network, by Picard's
+                    steps and their polish, or between walls by V-cycles down to a few points and
+                    before any polish, and for each sample the better answer returned
+                    (`safeguard.py`); not where steps or the plain iteration of a flow are asked for
 """
 
 from __future__ import annotations
@@ -226,15 +225,14 @@ class TrainedSolver(Solver):
     ) -> list[Finish]:
         """A second solve without the network, unless its bare iteration is what is asked for."""
         alternative = None if self.beyond(problem) else self._alternative()
-        bare = isinstance(stop, FixedSteps) or asked.accelerate is False
+        flow = problem.equation.boundary == "torus"
+        bare = isinstance(stop, FixedSteps) or (flow and asked.accelerate is False)
         if bare or alternative is None:
             return []
 
         def without(samples: Tensor) -> Solve:
             start = None if u0 is None else u0[samples]
-            options = dict(vars(asked))
-            if problem.equation.boundary == "walls":
-                options["polish"] = False  # the better answer is polished, not both
+            options = {**vars(asked), "polish": asked.polish and flow}
             return alternative.compose(problem.select(samples), start, **options)
 
         return [partial(safeguarded, alternative=without)]

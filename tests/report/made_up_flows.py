@@ -39,6 +39,11 @@ METHODS: dict[str, tuple[float, float, int, float]] = {
     "ens-contractive-cnn": (2.4e-2, 0.8, 12, 2.5),
     "ens-contractive": (3.0e-2, 0.85, 12, 4.0),
     "ens-accelerated": (2.9e-2, 0.84, 10, 4.5),
+    "ens-newton": (2.9e-2, 0.7, 13, 6.0),
+    "without-network": (0.7, 0.95, 30, 1.5),
+    "without-network-plain": (0.7, 0.98, 30, 1.2),
+    "without-network-newton": (0.7, 0.8, 33, 3.0),
+    "fno-h1": (3.5e-2, 1.0, 0, 0.05),
     "reference": (3e-8, 1.0, 0, 6.0),
     **{
         f"integrator-{n}": (3e-3 * (48 / n) ** 4, 1.0, 0, 0.02 * (n / 16) ** 2.2)

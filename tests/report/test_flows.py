@@ -25,6 +25,8 @@ from tests.report.made_up_flows import FLOOR, FLOWS, HARDNESS, METHODS, fill_flo
 
 ENS = ("ENS (paper's recipe), transformer", "ENS, contractive, transformer")
 ENS += ("ENS, accelerated, transformer", "ENS, contractive, CNN-FNO-CNN")
+FREE = ("without network (Picard + Anderson)", "without network (Picard)")
+FREE += ("without network, then Newton-Krylov",)
 COARSE = tuple(f"classical solver, {n} × {n}" for n in (16, 24, 32, 48, 64))
 
 
@@ -54,8 +56,10 @@ def test_the_made_up_rows_are_those_of_every_method():
 @pytest.mark.parametrize("flow", FLOWS)
 def test_forward_has_every_line(results, flow):
     lines = ours(forward(EXPERIMENTS[flow]).table(results))
-    learned = (*ENS, "FNO-3D", "PINO-3D", "PINO-3D(TTOP)")
-    others = (*COARSE, "classical solver", "still flow", "ground truth (floor)", "zero field")
+    learned = (*ENS, "ENS, then Newton-Krylov", "FNO-3D", "FNO-3D, H¹ loss")
+    learned += ("PINO-3D", "PINO-3D(TTOP)")
+    others = (*FREE, *COARSE, "classical solver")
+    others += ("still flow", "ground truth (floor)", "zero field")
     assert tuple(lines) == (*learned, *others)
     row = results.get(flow, "forcing-shift", "fno")
     *budget, seconds = lines["FNO-3D"][:4]
