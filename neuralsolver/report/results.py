@@ -126,7 +126,7 @@ class Results:
         most: Counter[tuple[str, str]] = Counter()
         for path in sorted(folder.glob("*.jsonl")):
             for content in experiment_rows(path):
-                if "method" not in content:  # rows of another kind: targets, seeds
+                if not {"method", "regime"} <= content.keys():  # targets, seeds, sensors
                     continue
                 row = Row(**{name: value for name, value in content.items() if name in FIELDS})
                 place = (row.experiment, row.regime)
