@@ -158,7 +158,7 @@ class Results:
         most: Counter[tuple[str, str]] = Counter()
         for path in sorted(folder.glob("*.jsonl")):
             for content in experiment_rows(path):
-                if "regime" not in content:  # rows of another kind: targets, seeds, sensors
+                if not {"method", "regime"} <= content.keys():  # targets, seeds, sensors
                     continue
                 row = _row(content)
                 place = (row.experiment, row.regime)

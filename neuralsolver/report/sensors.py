@@ -73,11 +73,12 @@ def write_sensors(folder: Path, put: Callable[[Path, bytes], None]) -> None:
 def sparse(rows: Iterable[Row]) -> Table:
     """One sample from 500 sensors of the input: error, its ratio to the floor, residual."""
     found: dict[tuple[str, str], Row] = {}
-    for row in rows:
-        if row["task"] == "input" and row["samples"] == 1 and row["sensors"] == SENSORS:
-            key = (row["equation"], _variant(row))
-            if key not in found or row["instances"] > found[key]["instances"]:
-                found[key] = row
+    for measured in rows:
+        asked = (measured["task"], measured["samples"], measured["sensors"])
+        if asked == ("input", 1, SENSORS):
+            key = (measured["equation"], _variant(measured))
+            if key not in found or measured["instances"] > found[key]["instances"]:
+                found[key] = measured
     lines = []
     for method, label in METHODS.items():
         cells: list[Cell] = []
