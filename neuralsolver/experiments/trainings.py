@@ -233,8 +233,6 @@ PRESETS: list[Preset] = [
     #      recipe         where   predictor  corrector  plan        desk batches
     Preset("contractive", static, "starter", "corrector", "contract",
            error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3),
-    Preset("shapes", varying, None, "gated", "contract-shapes", 1600, error="jacobi_residual",
-           reads="shape", step_size=5.0, smoothing=3, places=False, examples=2),
     # three quarters of the batches, which on the coarser grid cost a quarter
     Preset("paper", static, "cnn", "cnn", "unroll", 4800, warm=0.75),
     Preset("paper-zero-field", static, "cnn", "cnn", "unroll", error="zero_field", warm=0.75),
@@ -244,6 +242,8 @@ PRESETS: list[Preset] = [
     Preset("pino", static, "fno", None, "physics", 1200),
     Preset("operator", static, "cnn", None, "data", 1200),
     Preset("operator-pino", static, "cnn", None, "physics", 1200),
+    Preset("shapes", varying, None, "gated", "contract-shapes", 1600, error="jacobi_residual",
+           reads="shape", step_size=5.0, smoothing=3, places=False, examples=2),
     Preset("contractive", moving, None, "transformer", "contract-moving", 3200,
            error="integrated_residual", reads="jacobian", step_size=1.0, places=False,
            finish="finish-moving"),
