@@ -1,4 +1,4 @@
-"""Shapes of families that nothing was trained or tuned on: gear, maze, letters, L, slit, comb.
+"""Shapes of families that no network was trained on: gear, maze, letters, L, slit, comb.
 
 `shapes` are six fixed ones, one of each; `fresh` draws one of any with other sizes and places. The
 gaps of a comb are two points wide on every grid, and the walls of mazes, slits and combs one or

@@ -1,4 +1,4 @@
-"""Steps to a residual of 1e-8 on fresh shapes of families that nothing was trained on.
+"""Steps to a residual of 1e-8 on fresh shapes of families that no network was trained on.
 
     with network     the corrector that reads shapes, accelerated: at 64 points a side sweeps and a
                      correction, on finer grids V-cycles with the corrector below

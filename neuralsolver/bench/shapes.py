@@ -2,11 +2,10 @@
 
     Δu = 2f (Poisson) or −∇·(a∇u) = 100 (Darcy) in a shape inside the unit square, u = 0 outside
 
-Six shapes of families that nothing here was trained or tuned on (`bench.families`); at 1,024 points
-a side two of them, since a sparse LU then takes tens of seconds and a gigabyte. Every iterative
-method is run with ever smaller tolerances until its error against a sparse LU refined once meets
-the target; the seconds are processor seconds on one thread of that run, of the assembly of the
-matrix and of the set-up.
+Six shapes of families that no network was trained on (`bench.families`); at 1,024 points a side two
+of them, to keep the run bearable. Every iterative method is run with ever smaller tolerances until
+its error against a sparse LU refined once meets the target; the seconds are processor seconds on
+one thread of that run, of the assembly of the matrix and of the set-up.
 
     multigrid       what the library uses on shapes by default (`solvers.multigrid`), under
                     conjugate gradients; it has no network

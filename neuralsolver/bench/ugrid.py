@@ -6,7 +6,7 @@ An iteration on Ax = f, A the five-point Laplacian times h², masked by the inte
 
 N is a linear U-Net of one channel: on each of six grids two 3 × 3 convolutions before and two after
 the coarser ones, each followed by a product with the mask; from grid to grid by injection and
-bilinear interpolation, so a side has 2ᵏ + 1 points. Written here from the paper's description; the
+bilinear interpolation, so a side has 2ᵏ + 1 points. Written anew after the authors' code; the
 weights (24 kernels) are read from the file of the authors' repository that ENS_UGRID names,
 var/checkpoint/22/pth/epoch_300.pth. They were trained on 1,025 points a side.
 """

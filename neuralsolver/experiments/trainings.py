@@ -284,8 +284,6 @@ PRESETS: list[Preset] = [
     Preset("contractive-varied", porous, "starter", "corrector", "contract",
            error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3,
            data={"medium": "varied"}),
-    Preset("shapes", varying, None, "gated", "contract-shapes", 1600, error="jacobi_residual",
-           reads="shape", step_size=5.0, smoothing=3, places=False, examples=2),
     # three quarters of the batches, which on the coarser grid cost a quarter
     Preset("paper", static, "cnn", "cnn", "unroll", 4800, warm=0.75),
     Preset("paper-zero-field", static, "cnn", "cnn", "unroll", error="zero_field", warm=0.75),
@@ -296,6 +294,8 @@ PRESETS: list[Preset] = [
     Preset("operator", static, "cnn", None, "data", 1200),
     Preset("operator-pino", static, "cnn", None, "physics", 1200),
     Preset("poseidon", static, "scot", None, "fields", 1200),
+    Preset("shapes", varying, None, "gated", "contract-shapes", 1600, error="jacobi_residual",
+           reads="shape", step_size=5.0, smoothing=3, places=False, examples=2),
     Preset("contractive", moving, None, "transformer", "contract-moving", 3200,
            error="integrated_residual", reads="jacobian", step_size=1.0, places=False,
            finish="finish-moving"),
