@@ -119,7 +119,7 @@ class NeuralSolver(nn.Module, Solver):
 
     def prepared(self, now: Iterate) -> Map | None:
         """The corrector of a linear problem as a map of the error alone, if it is one."""
-        network = self.corrector
+        network: Any = self.corrector
         if not hasattr(network, "prepare") or not now.problem.equation.linear:
             return None
         found: Map = network.prepare(self._read(network, self.corrector_reads[:-1], now, now.u))
