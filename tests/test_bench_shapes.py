@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import neuralsolver as ns
 from neuralsolver.bench import shape_steps, walls
@@ -42,8 +43,8 @@ def kernels(tmp_path, factor):
         for part in ("pre_smoothers", "post_smoothers")
         for i in range(SWEEPS)
     }
-    torch.save(stored, tmp_path / "weights.pth")
-    return tmp_path / "weights.pth"
+    save_file(stored, tmp_path / "weights.safetensors")
+    return tmp_path / "weights.safetensors"
 
 
 def test_the_solution_is_a_fixed_point_of_ugrid_whatever_its_kernels(tmp_path):
@@ -63,9 +64,9 @@ def test_ugrid_without_its_kernels_is_jacobi(tmp_path, monkeypatch):
     found = iterations_to(problem, u, [1e-3], 2000)[1e-3]
     assert found[2] <= 1e-3
     assert found[1] > 50
-    torch.save({"a": torch.zeros(1)}, tmp_path / "other.pth")
+    save_file({"a": torch.zeros(1)}, tmp_path / "other.safetensors")
     with pytest.raises(InvalidInput, match="ENS_UGRID: expected 24 kernels"):
-        UGrid(tmp_path / "other.pth")
+        UGrid(tmp_path / "other.safetensors")
 
 
 def test_steps_on_fresh_shapes_are_measured():

@@ -7,8 +7,10 @@ An iteration on Ax = f, A the five-point Laplacian times h², masked by the inte
 N is a linear U-Net of one channel: on each of six grids two 3 × 3 convolutions before and two after
 the coarser ones, each followed by a product with the mask; from grid to grid by injection and
 bilinear interpolation, so a side has 2ᵏ + 1 points. Written anew after the authors' code; the
-weights (24 kernels) are read from the file of the authors' repository that ENS_UGRID names,
-var/checkpoint/22/pth/epoch_300.pth. They were trained on 1,025 points a side.
+weights are 24 kernels in the authors' repository, var/checkpoint/22/pth/epoch_300.pth, trained on
+1,025 points a side. ENS_UGRID names them as safetensors, since nothing here is ever unpickled:
+
+    save_file(torch.load("epoch_300.pth", weights_only=True), "ugrid.safetensors")
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import conv2d, interpolate
 
@@ -40,7 +43,7 @@ class UGrid:
     """The iteration in a precision, as it is or in double."""
 
     def __init__(self, file: Path, dtype: torch.dtype = torch.float32) -> None:
-        stored = torch.load(file, weights_only=True, map_location="cpu")
+        stored = load_file(file)
         if len(stored) != 2 * SWEEPS * LEVELS:
             raise InvalidInput("ENS_UGRID", f"{2 * SWEEPS * LEVELS} kernels", len(stored))
         prefix = ["mg" + ".submodule" * level for level in range(LEVELS)]

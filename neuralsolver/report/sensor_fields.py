@@ -31,7 +31,7 @@ def write_sensor_fields(folder: Path, put: Callable[[Path, bytes], None]) -> Non
     file = folder / "sensor-fields.npz"
     if not file.is_file():
         return
-    with np.load(file) as stored:
+    with np.load(file, allow_pickle=False) as stored:
         arrays = {name: stored[name].astype(np.float64) for name in stored.files}
     for name in EQUATIONS:
         if f"{name}/solution" in arrays:

@@ -139,7 +139,7 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], field: str) -> N
 
 def test_unknown_names_and_missing_arguments_are_refused() -> None:
     with pytest.raises(
-        InvalidInput, match="model: expected one of fno, hdit, poseidon, song-unet, unet"
+        InvalidInput, match="model: expected one of fno, gated-unet, hdit, poseidon"
     ):
         build("transformer")
     with pytest.raises(InvalidInput, match="out_channels"):

@@ -43,6 +43,7 @@ METHODS: dict[str, tuple[float, float, int, float]] = {
     "without-network": (0.7, 0.95, 30, 1.5),
     "without-network-plain": (0.7, 0.98, 30, 1.2),
     "without-network-newton": (0.7, 0.8, 33, 3.0),
+    "poseidon": (6.0e-2, 1.0, 0, 0.4),
     "fno-h1": (3.5e-2, 1.0, 0, 0.05),
     "reference": (3e-8, 1.0, 0, 6.0),
     **{

@@ -57,7 +57,7 @@ def test_the_made_up_rows_are_those_of_every_method():
 def test_forward_has_every_line(results, flow):
     lines = ours(forward(EXPERIMENTS[flow]).table(results))
     learned = (*ENS, "ENS, then Newton-Krylov", "FNO-3D", "FNO-3D, H¹ loss")
-    learned += ("PINO-3D", "PINO-3D(TTOP)")
+    learned += ("PINO-3D", "PINO-3D(TTOP)", "POSEIDON")
     others = (*FREE, *COARSE, "classical solver")
     others += ("still flow", "ground truth (floor)", "zero field")
     assert tuple(lines) == (*learned, *others)

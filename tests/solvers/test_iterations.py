@@ -111,7 +111,7 @@ def test_nested_starts_and_polishing_are_observed(monkeypatch):
     poor = TrainedSolver(sine_solver(defect=1.0), Poisson(), 16, {})
     solution = poor.solve(problem, observe=seen.append, tolerance=1e-10, polish=True)
     assert solution.good
-    assert [s.u.shape[-1] for s in seen if s.stage == "start"] == [16] * 4
+    assert [s.u.shape[-1] for s in seen if s.stage == "start"] == [16] * 4 + [8] * 2
     assert {s.u.shape[-1] for s in seen if s.stage != "start"} == {40}
     stages = [s.stage for s in seen]
     assert stages == sorted(stages, key=["start", "solve", "polish"].index)
