@@ -10,7 +10,7 @@ bilinear interpolation, so a side has 2ᵏ + 1 points. Written anew after the au
 weights are 24 kernels in the authors' repository, var/checkpoint/22/pth/epoch_300.pth, trained on
 1,025 points a side. ENS_UGRID names them as safetensors, since nothing here is ever unpickled:
 
-    save_file(torch.load("epoch_300.pth", weights_only=True), "ugrid.safetensors")
+    save_file(torch.load("epoch_300.pth", "cpu", weights_only=True), "ugrid.safetensors")
 """
 
 from __future__ import annotations
