@@ -25,8 +25,7 @@ from neuralsolver.training.library import SHIPPED, shipped
 STATIC = [name for name, equation in EQUATIONS.items() if not equation.frames]
 FLOWS = [name for name, equation in EQUATIONS.items() if equation.frames]
 EXPECTED = {
-    *(f"{name}-{recipe}" for name in STATIC for recipe in ("contractive", "fno")),
-    *(f"{name}-paper" for name in ("helmholtz", "darcy")),
+    *(f"{name}-{recipe}" for name in STATIC for recipe in ("contractive", "fno", "paper")),
     *(f"{name}-contractive" for name in (*FLOWS, *BOXES)),
     "darcy-shapes",
 }
