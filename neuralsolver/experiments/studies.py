@@ -248,7 +248,7 @@ def _snapshots(place: str, solver: Solver, drawn: Subject) -> Mapping[str, Tenso
     kept: dict[str, Tensor] = {}
 
     def observe(seen: Observation) -> None:
-        if seen.step not in SNAPSHOTS:
+        if seen.stage != "solve" or seen.step not in SNAPSHOTS:
             return
         kept[f"{place}@{seen.step}/error"] = seen.u - drawn.exact
         kept[f"{place}@{seen.step}/residual"] = seen.residual
