@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from neuralsolver.errors import InvalidInput
+
 PAIRS = 2
 """Of a trajectory in a batch."""
 
@@ -26,6 +28,10 @@ def l1_error(prediction: Tensor, target: Tensor) -> Tensor:
 
 def all_to_all(solver: Any, batch: Any) -> Iterator[Tensor]:
     """Relative L¹ error of frames, each from one at or before its time."""
+    network = getattr(solver, "predictor", None)
+    if not hasattr(network, "after"):
+        expected = "a network that is asked for one frame from another"
+        raise InvalidInput("objective all_to_all", expected, type(network).__name__)
     trajectories = batch.target[:, 0]
     count, frames = trajectories.shape[:2]
     first, last = torch.triu_indices(frames, frames)
@@ -38,6 +44,5 @@ def all_to_all(solver: Any, batch: Any) -> Iterator[Tensor]:
         trajectories[sample, end[chosen]].flatten(0, 1)[:, None] for end in (first, last)
     )
     elapsed = (last - first)[chosen].flatten()
-    network = solver.predictor
     weights = next(network.parameters())
     yield l1_error(network.after(origin.to(weights), elapsed.to(weights)), target.to(weights))

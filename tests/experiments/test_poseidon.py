@@ -180,3 +180,12 @@ def test_the_command_fine_tunes_and_says_why_not(published, few, tmp_path, capsy
     assert command_line([*command, "--recipe", "poseidon", *small]) == 0
     model = capsys.readouterr().out.strip()
     assert json.loads((Path(model) / "card.json").read_text())["start"]
+
+
+def test_pairs_of_frames_need_a_network_that_knows_times(tmp_path, capsys):
+    places = ["--runs", str(tmp_path / "runs"), "--data", str(tmp_path / "data")]
+    plan = ["--plan", "batches=1", "--plan", "objective=all_to_all"]
+    for recipe in ("fno", "contractive"):
+        arguments = ["train", "poisson", "--scale", "tiny", "--recipe", recipe, *plan, *places]
+        assert command_line(arguments) == 1
+        assert "objective all_to_all: expected" in capsys.readouterr().err
