@@ -28,7 +28,7 @@ def l1_error(prediction: Tensor, target: Tensor) -> Tensor:
 
 def all_to_all(solver: Any, batch: Any) -> Iterator[Tensor]:
     """Relative L¹ error of frames, each from one at or before its time."""
-    network = getattr(solver, "predictor", None)
+    network: Any = getattr(solver, "predictor", None)
     if not hasattr(network, "after"):
         expected = "a network that is asked for one frame from another"
         raise InvalidInput("objective all_to_all", expected, type(network).__name__)

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from neuralsolver.data.truth import truth
 from neuralsolver.equations import Equation, generator
+from neuralsolver.errors import InvalidInput
 from neuralsolver.samplers.conditions import (
     Conditions,
     Sizes,
@@ -87,6 +88,9 @@ class ObservedInstances:
 
 def denoising(model: Any, batch: NoisyBatch) -> Iterator[Tensor]:
     """EDM's loss."""
+    if not hasattr(batch, "sigma"):
+        expected = "a denoiser (--recipe palette or diffusion-ens)"
+        raise InvalidInput("objective denoising", expected, type(model).__name__)
     sigma = batch.sigma.view(-1, 1, 1, 1)
     estimate = model(batch.clean + sigma * batch.noise, batch.sigma, batch.told)
     yield (loss_weight(sigma) * (estimate - batch.clean).square()).mean()
