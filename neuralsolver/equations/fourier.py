@@ -48,15 +48,27 @@ def advection(spectrum: Tensor, kept: int, points: int) -> Tensor:
     of divergence, v·∇w = (∂₁₁ − ∂₂₂)(ab) − ∂₁₂(a² − b²): of two products instead of four fields.
     """
     n = spectrum.shape[-2]
-    k1, k2, square = symbols(points, spectrum.real.dtype, spectrum.device)
-    stream = _with_modes(spectrum, kept, points) / torch.where(square == 0, 1.0, square)
-    velocity = torch.stack((k2 * stream, -k1 * stream))
-    a, b = torch.fft.irfft2(1j * velocity, s=(points, points), norm="forward")
+    if points != n:
+        spectrum = _with_modes(spectrum, kept, points)
+    velocity, stress = _advecting(points, kept, spectrum.real.dtype, spectrum.device)
+    shape = (2, *(1,) * (spectrum.dim() - 2), *velocity.shape[1:])
+    a, b = torch.fft.irfft2(velocity.view(shape) * spectrum, s=(points, points), norm="forward")
     stresses = torch.fft.rfft2(torch.stack((a * b, (a - b) * (a + b))), norm="forward")
-    shear, pull = _with_modes(stresses, kept, n)
-    k1, k2, _ = symbols(n, spectrum.real.dtype, spectrum.device)
-    product: Tensor = (k2**2 - k1**2) * shear + k1 * k2 * pull
-    return product
+    product = (stresses * stress.view(shape)).sum(0)
+    return product if points == n else _with_modes(product, kept, n)
+
+
+@lru_cache(maxsize=16)
+def _advecting(
+    n: int, kept: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """The symbols of w ↦ (a, b) and of (ab, a² − b²) ↦ v·∇w on the modes up to `kept`."""
+    k1, k2, square = symbols(n, torch.float64, device)
+    edge = 2 * math.pi * (kept + 0.5)
+    among = (k1.abs() < edge) & (k2 < edge) & (square < 2 * edge**2) & (square > 0)
+    velocity = 1j * among * torch.stack((k2 + 0 * k1, -k1 + 0 * k2)) / square.clamp_min(1.0)
+    stress = among * torch.stack((k2**2 - k1**2, k1 * k2))
+    return velocity.to(torch.promote_types(dtype, torch.complex64)), stress.to(dtype)
 
 
 def resample(w: Tensor, points: int) -> Tensor:

@@ -154,20 +154,27 @@ class NavierStokes(Equation):
 
     def _with_free_modes(self, u: Tensor, inputs: Tensor) -> Tensor:
         """u with the modes beyond n/3 that follow from the initial frame and the forcing alone."""
-        n = u.shape[-1]
-        k1, k2, square = symbols(n, u.dtype, u.device)
-        kept = 2 * math.pi * ((n - 1) // 3 + 0.5)
+        n, frames = u.shape[-1], u.shape[-3]
+        key = (self, n, frames, u.dtype, u.device)
+        kept, decay, forced = _TABLES.get(key, lambda: self._free_modes(frames, inputs)).unbind()
+        initial = torch.fft.rfft2(inputs)[..., None, :, :]
+        modes = torch.fft.rfft2(u).mul_(kept).add_(forced).addcmul_(decay, initial)
+        field: Tensor = torch.fft.irfft2(modes, s=(n, n))
+        return field
+
+    def _free_modes(self, frames: int, like: Tensor) -> Tensor:
+        """Which modes are solved for, what the others keep of the initial frame, and what they have
+        gained by the forcing, frame by frame."""
+        n = like.shape[-1]
+        k1, k2, square = symbols(n, like.dtype, like.device)
+        edge = 2 * math.pi * ((n - 1) // 3 + 0.5)
         # the square, because the Nyquist mode has no first derivative
-        free = (k1.abs() > kept) | (k2 > kept) | (square > 2 * kept**2)
-        initial, forcing = (
-            torch.fft.rfft2(field)[..., None, :, :] for field in (inputs, self.forcing_field(u))
-        )
-        elapsed = self.frame_spacing * torch.arange(u.shape[2], dtype=u.dtype, device=u.device)
+        free = (k1.abs() > edge) | (k2 > edge) | (square > 2 * edge**2)
+        elapsed = self.frame_spacing * torch.arange(frames, dtype=like.dtype, device=like.device)
         decay = torch.exp(-self.viscosity * square * elapsed[:, None, None])
         rate = self.viscosity * square.clamp_min(1.0)
-        answer = decay * initial + (1 - decay) / rate * forcing
-        field: Tensor = torch.fft.irfft2(torch.where(free, answer, torch.fft.rfft2(u)), s=(n, n))
-        return field
+        forced = (1 - decay) / rate * torch.fft.rfft2(self.forcing_field(like))
+        return torch.stack(((~free).expand_as(decay) + 0j, free * decay + 0j, free * forced))
 
     def first_guess(self, inputs: Tensor) -> Tensor:
         """The initial frame, repeated: nearer than zero, and without its jump after frame 0."""
@@ -180,16 +187,20 @@ class NavierStokes(Equation):
         unknown frames, so this is the least-squares answer, mode by mode.
         """
         n, frames = residual.shape[-1], residual.shape[-3]
+        half = n // 2 + 1
         constants = (n, frames, self.frame_spacing, self.viscosity, self.time_order)
         key = (*constants, residual.dtype, residual.device)
         table = _TABLES.get(key, lambda: _inverses(*constants).to(residual))
         spectrum = torch.fft.rfft2(residual)
-        # rows of frames, one for the real and the imaginary part of each sample, mode by mode; rows
+        # k₁ and −k₁ share a table
+        both = torch.stack((spectrum[..., :half, :], spectrum[..., -torch.arange(half), :]))
+        # rows of frames, for the real and the imaginary part of each sample, mode by mode; rows
         # times a table are three times as fast as a table times few columns
-        rows = torch.view_as_real(spectrum.flatten(0, 1)).permute(2, 3, 0, 4, 1)
-        answer = rows.reshape(n * (n // 2 + 1), -1, frames) @ table
-        found = answer.view(n, n // 2 + 1, -1, 2, frames).permute(2, 4, 0, 1, 3).contiguous()
-        modes = torch.view_as_complex(found).view(spectrum.shape)
+        rows = torch.view_as_real(both.flatten(0, 2)).permute(2, 3, 0, 4, 1)
+        answer = rows.reshape(half * half, -1, frames) @ table
+        found = answer.view(half, half, -1, 2, frames).permute(2, 4, 0, 1, 3).contiguous()
+        upper, lower = torch.view_as_complex(found).view(both.shape)
+        modes = torch.cat((upper, lower[..., 1 : n - half + 1, :].flip(-2)), dim=-2)
         change: Tensor = torch.fft.irfft2(modes, s=(n, n))
         return change
 
@@ -216,11 +227,11 @@ _TABLES = Tables(limit=400_000_000)
 
 
 def _inverses(n: int, frames: int, spacing: float, viscosity: float, order: int) -> Tensor:
-    """(∂ₜ + ν4π²|k|²)⁺ from all frames to all frames, for each mode of an n × n grid, transposed:
-    it acts on rows."""
+    """(∂ₜ + ν4π²|k|²)⁺ from all frames to all frames, for each mode k₁, k₂ ≥ 0 of an n × n grid,
+    transposed: it acts on rows."""
     unit = torch.eye(frames, dtype=torch.float64)
     derivative = time_derivative(unit[:, :, None], spacing, order)[..., 0]
-    square = symbols(n, torch.float64, torch.device("cpu"))[2].flatten()
+    square = symbols(n, torch.float64, torch.device("cpu"))[2][: n // 2 + 1].flatten()
     values, place = torch.unique(square, return_inverse=True)
     operators = derivative + viscosity * values[:, None, None] * unit
     inverses = torch.linalg.pinv(operators[:, :, 1:])

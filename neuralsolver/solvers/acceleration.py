@@ -132,58 +132,61 @@ class Anderson:
     """Anderson mixing of the last `memory` iterates of a step, by their residuals.
 
     Held are the differences between one iterate and the next, of the residual and of what the step
-    made of it, both divided by the length of the first, and the inner products of the first. A new
-    step adds one of each: its cost is one pass over what is held.
+    made of it, both divided by the length of the first, and the inner products of the first: rows
+    of one array (samples, differences, points) each, the newest in the place of the oldest. A new
+    step costs one pass over either. What is known of a solution is the same in every proposal, so
+    it is in their combination.
     """
 
     def __init__(self, step: Stepper, memory: int = 8) -> None:
         self.step, self.memory = step, memory
         self.last: tuple[Tensor, Tensor] | None = None
-        self.moves: list[Tensor] = []
-        self.images: list[Tensor] = []
+        self.moves: Tensor | None = None
+        self.images: Tensor | None = None
         self.products: Tensor | None = None
+        self.count = 0
 
     def __call__(self, now: Iterate) -> Tensor:
         proposal, measured = self.step(now).flatten(1), now.measured.flatten(1)
-        if self.last is not None:
-            self._add(proposal - self.last[0], measured - self.last[1])
-        self.last = (proposal, measured)
-        if self.products is None:
+        if self.last is None:
+            self.last = (proposal, measured)
             return proposal.view_as(now.u)
-        size = max(1e-12, 10 * torch.finfo(measured.dtype).eps)
-        ridge = size * torch.eye(len(self.images)).to(self.products)
-        right = torch.stack([_inner(image, measured) for image in self.images], -1)
-        gamma = torch.linalg.solve(self.products + ridge, right[..., None])[..., 0]
-        mixed = proposal.clone()
-        for share, move in zip(gamma.unbind(-1), self.moves, strict=True):
-            mixed.addcmul_(share[:, None], move, value=-1)
-        return now.problem.impose(mixed.view_as(now.u))
+        gamma = self._shares(proposal - self.last[0], measured - self.last[1], measured)
+        self.last = (proposal, measured)
+        assert self.moves is not None
+        held = self.moves[:, : gamma.shape[1]]
+        mixed = torch.baddbmm(proposal[:, None], gamma[:, None], held, alpha=-1)
+        return mixed.view_as(now.u)
 
-    def _add(self, move: Tensor, image: Tensor) -> None:
-        """Hold one more difference; beyond `memory` the oldest is forgotten."""
+    def _shares(self, move: Tensor, image: Tensor, measured: Tensor) -> Tensor:
+        """Hold one more difference, and find γ of all that are held."""
+        if self.moves is None or self.images is None or self.products is None:
+            self.moves, self.images = (_room(part, self.memory) for part in (move, image))
+            self.products = image.new_zeros(len(image), self.memory, self.memory)
+        place = self.count % self.memory
+        self.count += 1
+        held = min(self.count, self.memory)
         # unit length, so that the small ridge means the same for all of them
         length = image.norm(dim=1, keepdim=True).clamp_min(torch.finfo(image.dtype).tiny)
-        self.moves.append(move / length)
-        self.images.append(image / length)
-        if len(self.images) > self.memory:
-            self.moves, self.images = self.moves[1:], self.images[1:]
-            assert self.products is not None
-            self.products = self.products[:, 1:, 1:]
-        row = torch.stack([_inner(self.images[-1], other) for other in self.images], -1)
-        count = len(self.images)
-        grown = row.new_zeros((len(row), count, count))
-        if self.products is not None:
-            grown[:, :-1, :-1] = self.products
-        grown[:, -1], grown[:, :, -1] = row, row
-        self.products = grown
+        torch.div(move, length, out=self.moves[:, place])
+        torch.div(image, length, out=self.images[:, place])
+        row, right = (
+            torch.bmm(self.images[:, :held], vector[..., None])[..., 0]
+            for vector in (self.images[:, place], measured)
+        )
+        self.products[:, place, :held] = self.products[:, :held, place] = row
+        size = max(1e-12, 10 * torch.finfo(measured.dtype).eps)
+        ridge = size * torch.eye(held).to(self.products)
+        gamma: Tensor = torch.linalg.solve(self.products[:, :held, :held] + ridge, right)
+        return gamma
 
     def keep(self, mask: Tensor) -> None:
         """Forget the samples that have stopped."""
         if self.last is not None:
             self.last = (self.last[0][mask], self.last[1][mask])
-        self.moves = [move[mask] for move in self.moves]
-        self.images = [image[mask] for image in self.images]
-        self.products = None if self.products is None else self.products[mask]
+        if self.moves is not None and self.images is not None and self.products is not None:
+            self.moves, self.images = self.moves[mask], self.images[mask]
+            self.products = self.products[mask]
         if hasattr(self.step, "keep"):
             self.step.keep(mask)
 

@@ -67,7 +67,9 @@ def test_nor_is_what_newton_makes_of_it_worse():
     )
     assert (guarded.relative_residual <= free.relative_residual * (1 + 1e-5)).all()
     counts, alone = (one.notes["classical_iterations"] for one in (guarded, free))
-    assert all(counts[i] >= alone[i] > 0 for i in range(2))
+    # a sample that needs no Newton step is not among them
+    assert counts
+    assert all(counts[i] >= alone[i] > 0 for i in alone)
 
 
 def test_each_sample_has_its_own_answer():
