@@ -8,7 +8,7 @@ to a pair (e, ρ); the corrector reads e and its output is multiplied by ρ.
     integrated_residual  e = L⁻¹r / ρ,  ρ = RMS(L⁻¹r)   flows: in the units of the error
     jacobi_residual      e = D⁻¹r / ρ,  ρ = RMS(D⁻¹r)   D = diag J: the same for αF as for F
     zero_field           e = 0,         ρ = 1           ablation: no error feedback
-    residual_gradient    e = Jᵀr,       ρ = 1           ablation: conditioning on ∇ ½‖r‖²
+    residual_gradient    e = h²Jᵀr,     ρ = 1           ablation: conditioning on ∇ ½‖r‖²
 
 With the scaled residual, r = 0 gives a zero correction whatever the network: the exact solution is
 a fixed point by construction, and the network always sees an input of unit size, so that it
@@ -60,11 +60,15 @@ def zero_field(now: Iterate) -> tuple[Tensor, Tensor]:
 
 
 def residual_gradient(now: Iterate) -> tuple[Tensor, Tensor]:
-    """The gradient of half the squared residual with respect to u."""
+    """The gradient of half the squared residual with respect to u, in the units of the residual.
+
+    J is a second derivative: without the h² inputs would be of size 1e5, on which nothing trains.
+    """
     with torch.enable_grad():
         variable = now.u.detach().requires_grad_(True)
         loss = 0.5 * now.problem.residual(variable).square().sum()
-        return torch.autograd.grad(loss, variable)[0], _ones(now.u)
+        gradient = torch.autograd.grad(loss, variable)[0]
+    return max(now.problem.grid.spacing) ** 2 * gradient, _ones(now.u)
 
 
 ERROR_SIGNALS: dict[str, ErrorSignal] = {
