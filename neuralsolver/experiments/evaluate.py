@@ -105,8 +105,10 @@ class Evaluation:
     def count(self, method: Method, regime: Regime) -> int:
         """How many instances are measured."""
         count = self._drawn(regime)
-        if method.samples is not None:
-            count = min(count, max(1, method.samples // regime.refinement**2))
+        most = method.samples_in(self.experiment)
+        if most is not None:
+            share = FINE_SHARE if regime.beyond and most > FINE_SHARE else regime.refinement**2
+            count = min(count, max(1, most // share))
         return count
 
     def _drawn(self, regime: Regime) -> int:

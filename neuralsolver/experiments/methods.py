@@ -79,9 +79,9 @@ class Method:
     `recipes` are the models it uses, `denoisers` those of its shipped denoisers, and with their
     weights a new `version` makes its rows stale.
     `samples` limits the instances of a method that solves or optimises each by itself. On
-    trajectories the networks are others, and so may be the label. `printed` is what the paper calls
-    it, `table` the kind of table that it belongs to. What is not prepared, the truth, is measured
-    by the evaluation itself.
+    trajectories, which take longer, the networks are others, and so may be limit and label.
+    `printed` is what the paper calls it, `table` the kind of table that it belongs to. What is not
+    prepared, the truth, is measured by the evaluation itself.
     """
 
     key: str
@@ -94,6 +94,7 @@ class Method:
     where: Callable[[Experiment], bool] = lambda experiment: not experiment.ablation
     recipes: tuple[str, ...] = ()
     samples: int | None = None
+    moving_samples: int | None = None
     moving_label: str = ""
     printed: str = ""
     table: str = "forward"
@@ -109,6 +110,10 @@ class Method:
         return (
             self.moving_label if moving(experiment.equation) and self.moving_label else self.label
         )
+
+    def samples_in(self, experiment: Experiment) -> int | None:
+        """How many instances it is given there at most."""
+        return (self.moving_samples if moving(experiment.equation) else None) or self.samples
 
 
 Start = Callable[[Problem], Tensor]
@@ -205,8 +210,9 @@ def _from(solver: Solver, start: str, setting: Setting) -> Solver:
 
 
 KINDS = ("bound", "learned", "classical", "optimised", "generative")
-PER_INSTANCE, PER_NETWORK = 8, 2
-"""Instances of the methods that solve or optimise each by itself; a row says how many it has."""
+PER_INSTANCE, PER_NETWORK, PER_SAMPLE = 8, 16, 2
+"""Instances of the methods that solve, optimise or sample each by itself; a row says how many it
+has, and a trajectory takes longer."""
 GUIDED_STEPS, FEWEST_STEPS = 300, 2
 """Steps of DiffusionPDE, whose authors take 2,000; of PCFM there are the paper's 50."""
 COARSE_GRIDS = (16, 24, 32, 48, 64)
@@ -269,6 +275,8 @@ for _method in (
     Method("ens", "learned", "ENS (paper's recipe)", BLUE, "o", "-", partial(_unrolled, "paper"),
            _everywhere, ("paper",), moving_label="ENS (paper's recipe), transformer",
            printed="ENS"),
+    Method("ens-brief", "learned", "ENS (paper's recipe), equal minutes", TEAL, "o", ":",
+           partial(_unrolled, "paper-brief"), _static, ("paper-brief",)),
     Method("ens-plateau", "learned", "ENS, stopped by its residual", STEEL, "x", ":",
            partial(_unrolled, "paper", stop=ResidualPlateau()), _static, ("paper",)),
     Method("ens-contractive", "learned", "ENS, contractive", VERMILION, "s", "-",
@@ -285,10 +293,9 @@ for _method in (
            partial(_without_network, accelerate=False), _on_flows, ("contractive",),
            moving_label="without network (Picard)"),
     Method("ens-newton", "learned", "ENS, then Newton-Krylov", VIOLET, "p", "-", _carried_on,
-           _on_flows, ("contractive",), PER_INSTANCE),
+           _on_flows, ("contractive",)),
     Method("without-network-newton", "classical", "without network, then Newton-Krylov", FOREST,
-           "p", "--", partial(_carried_on, network=False), _on_flows, ("contractive",),
-           PER_INSTANCE),
+           "p", "--", partial(_carried_on, network=False), _on_flows, ("contractive",)),
     Method("without-network-lu", "classical", "without network, coarsest LU", FOREST, "D", "--",
            partial(_without_network, coarsest="trained"), _static, ("contractive",)),
     Method("without-network-multigrid", "classical", "without network, multigrid", RUST, "P",
@@ -307,8 +314,8 @@ for _method in (
     Method("pino", "learned", "PINO", ORANGE, "s", "--", partial(_operator, "pino"),
            recipes=("pino",), moving_label="PINO-3D", printed="PINO"),
     Method("pino-ttop", "optimised", "PINO(TTOP)", BROWN, "X", "-.", partial(_optimised, "pino"),
-           recipes=("pino",), samples=PER_NETWORK, moving_label="PINO-3D(TTOP)",
-           printed="PINO(TTOP)"),
+           recipes=("pino",), samples=PER_NETWORK, moving_samples=PER_SAMPLE,
+           moving_label="PINO-3D(TTOP)", printed="PINO(TTOP)"),
     Method("poseidon", "learned", "POSEIDON", FOREST, "h", ":", partial(_operator, "poseidon"),
            recipes=("poseidon",), printed="POSEIDON"),
     Method("operator", "learned", "CNN-FNO-CNN", SKY, "^", "--", partial(_operator, "operator"),
@@ -317,16 +324,16 @@ for _method in (
            partial(_operator, "operator-pino"), _matched, ("operator-pino",),
            moving_label="transformer(PINO)", table="matched"),
     Method("operator-ttop", "optimised", "CNN-FNO-CNN(TTOP)", OLIVE, "X", "-.",
-           partial(_optimised, "operator-pino"), _matched, ("operator-pino",), PER_NETWORK,
-           "transformer(TTOP)", table="matched"),
+           partial(_optimised, "operator-pino"), _matched, ("operator-pino",), PER_SAMPLE,
+           None, "transformer(TTOP)", table="matched"),
     Method("operator-cnn", "learned", "CNN-FNO-CNN", YELLOW, "s", "--",
            partial(_operator, "operator-cnn"), _on_flows, ("operator-cnn",), table="matched"),
     Method("diffusion-pde", "generative", "DiffusionPDE", SKY, "p", "--",
-           partial(_generated, "diffusion-pde", GUIDED_STEPS), _denoised, samples=PER_NETWORK,
+           partial(_generated, "diffusion-pde", GUIDED_STEPS), _denoised, samples=PER_SAMPLE,
            printed="DiffusionPDE", denoisers=("palette",)),
     Method("pcfm", "generative", "PCFM", INDIGO, "h", "-.", partial(_generated, "pcfm", 50),
-           _denoised, samples=PER_NETWORK, printed="PCFM", denoisers=("palette",)),
-    Method("pinn", "optimised", "PINN", GREY, "P", "--", _pinn, _nonlinear, samples=PER_NETWORK),
+           _denoised, samples=PER_SAMPLE, printed="PCFM", denoisers=("palette",)),
+    Method("pinn", "optimised", "PINN", GREY, "P", "--", _pinn, _nonlinear, samples=PER_SAMPLE),
     Method("gradient-descent", "classical", "gradient descent", TEAL, ">", ":",
            lambda setting: GradientDescent(), _static, table="newton"),
     Method("newton", "classical", "Newton", WINE, "8", "-.", lambda setting: Newton(), _static,

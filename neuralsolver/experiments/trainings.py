@@ -8,6 +8,7 @@ contractive      scaled residual, contraction objective on replayed iterates; th
                  the error and what the Jacobian depends on
 …-varied         the same on media of many contrasts
 paper            raw residual, reconstruction objective, K = 5, everything is read   (Sec. 4, B)
+paper-brief      the same for no longer than every baseline beside it
 paper-…          the paper's ablations of it: another error signal, another backbone, a residual
                  term in the loss                                                    (App. D)
 shapes           contractive on random shapes: the corrector reads which points are solved for,
@@ -72,7 +73,8 @@ def kolmogorov(equation: Equation) -> bool:
 
 @dataclass(frozen=True)
 class Scale:
-    """How large everything is. Compute is `batches`, or `minutes` where a preset has no number.
+    """How large everything is. Compute is `batches`, or the same `minutes` of a core for every
+    recipe that has no number of its own; a trajectory takes more of them.
 
     A `warm_resolution` is the coarser grid of warm starts. `ablation_batches` are those of every
     model that trains on a coarsened grid. `effort` is the share of its official steps that a method
@@ -86,10 +88,15 @@ class Scale:
     moving_batch_size: int
     batches: int | None = None
     minutes: float | None = None
+    moving_minutes: float | None = None
     warm_resolution: int | None = None
     ablation_batches: int = 20
     effort: float = 1.0
     moving_effort: float = 1.0
+
+    def minutes_on(self, equation: Equation) -> float | None:
+        """The budget of one model."""
+        return (self.moving_minutes if moving(equation) else None) or self.minutes
 
     def effort_on(self, equation: Equation) -> float:
         """The share of the official optimisation steps per instance."""
@@ -106,7 +113,8 @@ SCALES = {
             1000,
             8,
             8,
-            minutes=18.0,
+            minutes=10.0,
+            moving_minutes=20.0,
             warm_resolution=32,
             ablation_batches=600,
             moving_effort=0.2,
@@ -283,6 +291,7 @@ PRESETS: list[Preset] = [
            error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3),
     # three quarters of the batches, which on the coarser grid cost a quarter
     Preset("paper", static, "cnn", "cnn", "unroll", 4800, warm=0.75),
+    Preset("paper-brief", static, "cnn", "cnn", "unroll", warm=0.4),
     Preset("paper-zero-field", static, "cnn", "cnn", "unroll", error="zero_field", warm=0.75),
     Preset("paper-gradient", static, "cnn", "cnn", "unroll", error="residual_gradient", warm=0.75),
     Preset("paper-residual-loss", static, "cnn", "cnn", "unroll-residual", warm=0.75),
@@ -290,31 +299,31 @@ PRESETS: list[Preset] = [
            error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3,
            data={"medium": "varied"}),
     Preset("fno", static, "fno", None, "data"),
-    Preset("pino", static, "fno", None, "physics", 1200),
-    Preset("operator", static, "cnn", None, "data", 1200),
-    Preset("operator-pino", static, "cnn", None, "physics", 1200),
-    Preset("poseidon", static, "scot", None, "fields", 1200),
+    Preset("pino", static, "fno", None, "physics"),
+    Preset("operator", static, "cnn", None, "data"),
+    Preset("operator-pino", static, "cnn", None, "physics"),
+    Preset("poseidon", static, "scot", None, "fields"),
     Preset("shapes", varying, None, "gated", "contract-shapes", 1600, error="jacobi_residual",
            reads="shape", step_size=5.0, smoothing=3, places=False, examples=2),
-    Preset("contractive", moving, None, "transformer", "contract-moving", 3200,
+    Preset("contractive", moving, None, "transformer", "contract-moving",
            error="integrated_residual", reads="jacobian", step_size=1.0, places=False,
            finish="finish-moving"),
-    Preset("contractive-cnn", moving, None, "cnn", "contract-moving", 960,
+    Preset("contractive-cnn", moving, None, "cnn", "contract-moving",
            error="integrated_residual", reads="jacobian", step_size=1.0, places=False,
            finish="finish-moving"),
-    Preset("paper", kolmogorov, "transformer", "transformer", "unroll-moving", 250,
+    Preset("paper", kolmogorov, "transformer", "transformer", "unroll-moving",
            places=False, clock_steps=5),
-    Preset("paper", moving, "transformer", "transformer", "unroll-moving", 600,
+    Preset("paper", moving, "transformer", "transformer", "unroll-moving",
            step_size=0.1, places=False, clock_steps=5),
-    Preset("paper-cnn", kolmogorov, "cnn", "cnn", "unroll-moving", 960, places=False),
-    Preset("paper-cnn", moving, "cnn", "cnn", "unroll-moving", 960, step_size=0.1, places=False),
-    Preset("fno", moving, "fno-3d", None, "data-space-time", 400),
-    Preset("fno-h1", moving, "fno-3d", None, "data-space-time-h1", 400),
-    Preset("pino", moving, "fno-3d", None, "physics-space-time", 240),
-    Preset("poseidon", moving, "scot", None, "pairs-of-frames", 800),
-    Preset("operator", moving, "transformer", None, "data-moving", 2400),
-    Preset("operator-cnn", moving, "cnn", None, "data-moving", 960),
-    Preset("operator-pino", moving, "transformer", None, "physics-moving", 400),
+    Preset("paper-cnn", kolmogorov, "cnn", "cnn", "unroll-moving", places=False),
+    Preset("paper-cnn", moving, "cnn", "cnn", "unroll-moving", step_size=0.1, places=False),
+    Preset("fno", moving, "fno-3d", None, "data-space-time"),
+    Preset("fno-h1", moving, "fno-3d", None, "data-space-time-h1"),
+    Preset("pino", moving, "fno-3d", None, "physics-space-time"),
+    Preset("poseidon", moving, "scot", None, "pairs-of-frames"),
+    Preset("operator", moving, "transformer", None, "data-moving"),
+    Preset("operator-cnn", moving, "cnn", None, "data-moving"),
+    Preset("operator-pino", moving, "transformer", None, "physics-moving"),
 ]
 # fmt: on
 
