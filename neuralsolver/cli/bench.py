@@ -161,6 +161,18 @@ def walls(
     _bench("walls", as_json, samples=samples, seed=seed)
 
 
+@app.command("training")
+@checked
+def training(
+    minutes: Annotated[
+        float, typer.Option(help="CPU minutes for each stage."), Real(above=0.0, most=60.0)
+    ] = 0.2,
+    as_json: AsJson = False,
+) -> None:
+    """What the batches of the models that were trained by the clock take on a core of their own."""
+    _bench("training", as_json, minutes=minutes)
+
+
 @app.command("serve")
 @checked
 def serve(

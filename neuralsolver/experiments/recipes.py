@@ -106,7 +106,7 @@ def make_stages(
     if coarsening > 1:
         batches = scale.ablation_batches
     elif scale.minutes is not None:
-        batches, minutes = row.batches, None if row.batches else scale.minutes_on(equation)
+        batches, minutes = row.batches, None if row.batches else scale.minutes
     if changes.get("batches") or changes.get("budget_minutes"):
         batches, minutes = changes.get("batches"), changes.get("budget_minutes")
     size = scale.moving_batch_size if moving(equation) else scale.batch_size

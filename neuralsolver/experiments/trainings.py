@@ -74,7 +74,7 @@ def kolmogorov(equation: Equation) -> bool:
 @dataclass(frozen=True)
 class Scale:
     """How large everything is. Compute is `batches`, or the same `minutes` of a core for every
-    recipe that has no number of its own; a trajectory takes more of them.
+    recipe that has no number of its own.
 
     A `warm_resolution` is the coarser grid of warm starts. `ablation_batches` are those of every
     model that trains on a coarsened grid. `effort` is the share of its official steps that a method
@@ -88,15 +88,10 @@ class Scale:
     moving_batch_size: int
     batches: int | None = None
     minutes: float | None = None
-    moving_minutes: float | None = None
     warm_resolution: int | None = None
     ablation_batches: int = 20
     effort: float = 1.0
     moving_effort: float = 1.0
-
-    def minutes_on(self, equation: Equation) -> float | None:
-        """The budget of one model."""
-        return (self.moving_minutes if moving(equation) else None) or self.minutes
 
     def effort_on(self, equation: Equation) -> float:
         """The share of the official optimisation steps per instance."""
@@ -114,7 +109,6 @@ SCALES = {
             8,
             8,
             minutes=10.0,
-            moving_minutes=20.0,
             warm_resolution=32,
             ablation_batches=600,
             moving_effort=0.2,
@@ -305,7 +299,7 @@ PRESETS: list[Preset] = [
     Preset("poseidon", static, "scot", None, "fields"),
     Preset("shapes", varying, None, "gated", "contract-shapes", 1600, error="jacobi_residual",
            reads="shape", step_size=5.0, smoothing=3, places=False, examples=2),
-    Preset("contractive", moving, None, "transformer", "contract-moving",
+    Preset("contractive", moving, None, "transformer", "contract-moving", 3200,
            error="integrated_residual", reads="jacobian", step_size=1.0, places=False,
            finish="finish-moving"),
     Preset("contractive-cnn", moving, None, "cnn", "contract-moving",

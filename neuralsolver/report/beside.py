@@ -27,8 +27,9 @@ MARKS = (
     "instance was optimised for."
 )
 BUDGETS = (
-    "Minutes are CPU minutes of one core that the models of a row were trained for, with a star "
-    "minutes of the clock on a shared machine, which were less computing; a dash: not kept."
+    "Minutes are CPU minutes of one core that the models of a row were trained for; after ≈ those "
+    "that as many batches take on a core of its own (`ens bench training`), for models trained by "
+    "the clock on a shared machine; with a star such minutes of the clock; a dash: not kept."
 )
 FLOOR = (
     "The truth of a flow has a residual too, the floor below the rule: under it, less is no better."

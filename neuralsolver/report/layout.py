@@ -18,6 +18,7 @@ from neuralsolver.report.results import FAILURES, Printed, Row
 NOT_RUN = "not run"
 WORDS = {"DIVERGED": "diverged", "OUT_OF_MEMORY": "out of memory", "NOT_APPLICABLE": "n/a"}
 WORDS |= {"STEP_LIMIT": "at the step limit", "WITHOUT_NETWORK": "answered without network"}
+CLOCK_MARKS = {"again": ("≈", ""), "wall": ("", "*")}
 PRINTED_WORDS = {"OOM": "out of memory", "N/A": "n/a"}
 
 
@@ -118,7 +119,8 @@ def budget(training: Mapping[str, Any] | None, key: str) -> Cell:
     if value is None:
         return Cell("-")
     if key == "minutes":
-        return Cell(f"{value:.0f}{'*' if (training or {}).get('clock') == 'wall' else ''}")
+        before, after = CLOCK_MARKS.get(str((training or {}).get("clock")), ("", ""))
+        return Cell(f"{before}{value:.0f}{after}")
     return Cell(f"{value / 1e6:.2g} M" if key == "weights" and value >= 1e5 else f"{value:,}")
 
 
@@ -231,6 +233,7 @@ SYMBOLS = {
     "≤": r"$\leq$",
     "×": r"$\times$",
     "±": r"$\pm$",
+    "≈": r"$\approx$",
     "L₂": "$L_2$",
     "H¹": "$H^1$",
     "%": r"\%",

@@ -106,8 +106,9 @@ FIELDS = frozenset(Row.__dataclass_fields__) - {"seeds", "most"}
 def _row(content: Mapping[str, Any]) -> Row:
     """A row as it was written; what older ones did not say of their making is looked up."""
     row = Row(**{name: value for name, value in content.items() if name in FIELDS})
-    if row.training is None:
-        row = replace(row, training=shipped_budgets().get(str(content.get("weights"))))
+    known = shipped_budgets().get(str(content.get("weights")))
+    if known is not None:  # of which more may be known than when the row was measured
+        row = replace(row, training=known)
     official = official_steps(row.method, row.experiment)
     if row.effort is None and official and row.steps is not None:
         row = replace(row, effort=row.steps / official)

@@ -121,7 +121,9 @@ def cell(results: Results, s: Select) -> Cell:
     if row is not None and metric == "converged":
         return Cell(_converged(row))
     if metric in BUDGET:
-        trained = row is not None and METHODS[s["method"]].recipes
+        method = METHODS[s["method"]]
+        # what is without a network only takes its grid and its sweeps from the model
+        trained = method.recipes and method.kind != "classical"
         return budget(row.training, metric) if row and trained else Cell("")
     if row is not None and metric.startswith("seconds"):
         value = getattr(row, metric)

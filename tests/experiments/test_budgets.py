@@ -2,20 +2,39 @@
 
 import json
 import shutil
+from pathlib import Path
 
-from neuralsolver.experiments.budgets import budget_of, budget_of_all, shipped_budgets
+from neuralsolver.experiments.budgets import (
+    TIMED_AGAIN,
+    budget_of,
+    budget_of_all,
+    shipped_budgets,
+)
 from neuralsolver.training import load, shipped
 from neuralsolver.training.library import SHIPPED
 
+RESULTS = Path(__file__).parents[2] / "results" / "desk"
+
 
 def test_a_budget_adds_up_the_stages_of_a_card():
-    place = SHIPPED / "helmholtz-contractive"
+    place = SHIPPED / "darcy-shapes"
     stages = json.loads((place / "card.json").read_text())["stages"].values()
     found = budget_of(place)
     assert found["minutes"] == sum(stage["minutes"] for stage in stages)
     assert found["batches"] == sum(stage["batches"] for stage in stages)
-    network = load("helmholtz-contractive").network
+    network = load("shapes").network
     assert found["weights"] == sum(p.numel() for p in network.parameters())
+
+
+def test_models_trained_by_the_clock_state_what_their_batches_take():
+    rows = json.loads((RESULTS / "training.json").read_text())
+    for name in {row["model"] for row in rows}:
+        stages = [row for row in rows if row["model"] == name]
+        found = budget_of(SHIPPED / name)
+        assert found["clock"] == "again"
+        assert found["batches"] == sum(row["batches"] for row in stages)
+        assert found["minutes"] == round(sum(row["minutes"] for row in stages), 1)
+        assert TIMED_AGAIN[stages[0]["sha256"]] == found["minutes"]
 
 
 def test_the_minutes_of_other_weights_are_cpu_minutes(tmp_path):

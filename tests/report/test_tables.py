@@ -64,6 +64,7 @@ def test_a_cell_says_how_it_ended(row, text, competes):
             ["39*", "4,800", "24"],
         ),
         ({"minutes": 18.2, "batches": 9, "weights": 10**6, "clock": "CPU"}, ["18", "9", "1 M"]),
+        ({"minutes": 9.8, "batches": 9, "weights": 9, "clock": "again"}, ["≈10", "9", "9"]),
     ],
 )
 def test_a_budget_says_what_its_minutes_are(training, cells):
