@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neuralsolver.errors import InvalidInput
+from neuralsolver.models.backbone import Backbone
 from neuralsolver.models.local import (
     Convolution,
     PaddingMode,
@@ -36,7 +37,7 @@ from neuralsolver.models.spectral import SpectralConvolution
 Kind = Literal["pointwise", "cnn"]
 
 
-class FNO(nn.Module):
+class FNO(Backbone):
     """Takes (batch, in_channels, *grid), gives (batch, out_channels, *grid), on any grid.
 
     The grid is (n, n) for two entries in `max_wavenumber`, (time, n, n) for three. A trajectory is
@@ -62,21 +63,6 @@ class FNO(nn.Module):
         zero_output: bool = False,
     ) -> None:
         super().__init__()
-        self.arguments: dict[str, Any] = {
-            "in_channels": in_channels,
-            "out_channels": out_channels,
-            "width": width,
-            "layers": layers,
-            "max_wavenumber": list(max_wavenumber),
-            "lifting": lifting,
-            "projection": projection,
-            "kernel_size": kernel_size,
-            "cnn_layers": cnn_layers,
-            "padding_mode": padding_mode,
-            "coordinates": coordinates,
-            "time_padding": time_padding,
-            "zero_output": zero_output,
-        }
         for field in ("in_channels", "out_channels", "width", "layers", "cnn_layers"):
             check_positive(field, self.arguments[field])
         check_choice("lifting", lifting, ("pointwise", "cnn"))

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neuralsolver.errors import InvalidInput
+from neuralsolver.models.backbone import Backbone
 from neuralsolver.models.local import (
     Convolution,
     PaddingMode,
@@ -37,7 +38,7 @@ GATES = 4
 Gates = list[tuple[Tensor, ...]]
 
 
-class GatedUNet(nn.Module):
+class GatedUNet(Backbone):
     """Takes (batch, in_channels, n, n), gives (batch, out_channels, n, n), n >= 2^levels.
 
     The last of the channels is the one in which it is linear. `widths` are the channels of each
@@ -55,14 +56,6 @@ class GatedUNet(nn.Module):
         zero_output: bool = False,
     ) -> None:
         super().__init__()
-        self.arguments: dict[str, Any] = {
-            "in_channels": in_channels,
-            "out_channels": out_channels,
-            "widths": list(widths),
-            "padding_mode": padding_mode,
-            "coordinates": coordinates,
-            "zero_output": zero_output,
-        }
         check_positive("in_channels", in_channels - 1)
         check_positive("out_channels", out_channels)
         check_choice("padding_mode", padding_mode, ("zeros", "circular"))

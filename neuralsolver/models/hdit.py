@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neuralsolver.errors import InvalidInput
+from neuralsolver.models.backbone import Backbone
 from neuralsolver.models.local import (
     PaddingMode,
     check_choice,
@@ -45,7 +46,7 @@ PAPER_SIZE: dict[str, Any] = {
 """What the ENS paper's flow networks change in the defaults of `HDiT`."""
 
 
-class HDiT(nn.Module):
+class HDiT(Backbone):
     """Takes (batch, in_channels, n, n), gives (batch, out_channels, n, n), on any grid.
 
     `widths` and `depths` have one entry per level. The last level attends globally and has its
@@ -76,22 +77,6 @@ class HDiT(nn.Module):
         zero_output: bool = False,
     ) -> None:
         super().__init__()
-        self.arguments: dict[str, Any] = {
-            "in_channels": in_channels,
-            "out_channels": out_channels,
-            "patch": patch,
-            "widths": list(widths),
-            "depths": list(depths),
-            "head_width": head_width,
-            "kernel": kernel,
-            "feedforward": feedforward,
-            "mapping_width": mapping_width,
-            "mapping_depth": mapping_depth,
-            "convolutional_feedforward": convolutional_feedforward,
-            "padding_mode": padding_mode,
-            "coordinates": coordinates,
-            "zero_output": zero_output,
-        }
         _check(self.arguments)
         self.in_channels = in_channels
         self.out_channels = out_channels

@@ -20,12 +20,12 @@ Training takes frames of a trajectory in pairs, each from each earlier one (trai
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from neuralsolver.errors import InvalidInput
+from neuralsolver.models.backbone import Backbone
 from neuralsolver.models.local import check_positive
 from neuralsolver.models.scot import ScOT
 
@@ -33,7 +33,7 @@ BROUGHT_SHARE = 0.1
 """Weights that were brought along learn at this part of the rate of new ones (5e-5 of 5e-4)."""
 
 
-class Poseidon(nn.Module):
+class Poseidon(Backbone):
     """Takes (batch, in_channels, n, n), gives (batch, out_channels, n, n), on any grid.
 
     With one channel out it is asked once, at time 1. With more, the channels are the frames of a
@@ -61,26 +61,6 @@ class Poseidon(nn.Module):
         brought: bool = False,
     ) -> None:
         super().__init__()
-        sizes: dict[str, Any] = {
-            "image_size": image_size,
-            "patch": patch,
-            "width": width,
-            "depths": list(depths),
-            "heads": list(heads),
-            "skips": list(skips),
-            "window": window,
-            "expansion": expansion,
-        }
-        self.arguments: dict[str, Any] = {
-            "in_channels": in_channels,
-            "out_channels": out_channels,
-            **sizes,
-            "input_mean": input_mean,
-            "input_size": input_size,
-            "output_size": output_size,
-            "reach": reach,
-            "brought": brought,
-        }
         check_positive("out_channels", out_channels)
         if out_channels > 1 and in_channels != 1:
             raise InvalidInput("in_channels", "1, the initial frame of a trajectory", in_channels)
@@ -93,7 +73,18 @@ class Poseidon(nn.Module):
             check_positive("reach", self.reach)
         self.input_mean, self.input_size = input_mean, input_size
         self.output_size, self.brought = output_size, brought
-        self.scot = ScOT(in_channels, 1, **sizes)
+        self.scot = ScOT(
+            in_channels,
+            1,
+            image_size=image_size,
+            patch=patch,
+            width=width,
+            depths=depths,
+            heads=heads,
+            skips=skips,
+            window=window,
+            expansion=expansion,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.frames:

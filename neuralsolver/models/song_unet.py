@@ -15,20 +15,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from neuralsolver.errors import InvalidInput
+from neuralsolver.models.backbone import Backbone
 from neuralsolver.models.local import Convolution, check_positive, places
 
 EMBEDDING_SCALE = 4.0
 """Standard deviation of the frequencies that read the noise level c = ln(σ)/4, of order one."""
 
 
-class SongUNet(nn.Module):
+class SongUNet(Backbone):
     """Takes (batch, in_channels, n, n) and the noise levels (batch,), gives out_channels.
 
     n must be a multiple of patch · 2^(levels − 1). `multipliers` has one entry per level: its
@@ -47,15 +47,6 @@ class SongUNet(nn.Module):
         attention: bool = True,
     ) -> None:
         super().__init__()
-        self.arguments: dict[str, Any] = {
-            "in_channels": in_channels,
-            "out_channels": out_channels,
-            "width": width,
-            "multipliers": list(multipliers),
-            "blocks": blocks,
-            "patch": patch,
-            "attention": attention,
-        }
         for field in ("in_channels", "out_channels", "width", "blocks", "patch"):
             check_positive(field, self.arguments[field])
         if not multipliers or min(multipliers) < 1:

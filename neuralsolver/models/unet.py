@@ -11,13 +11,13 @@ of n points is halved to ceil(n / 2), and the way up takes its size from the ski
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from neuralsolver.errors import InvalidInput
+from neuralsolver.models.backbone import Backbone
 from neuralsolver.models.local import (
     Convolution,
     PaddingMode,
@@ -28,7 +28,7 @@ from neuralsolver.models.local import (
 )
 
 
-class UNet(nn.Module):
+class UNet(Backbone):
     """Takes (batch, in_channels, n, n), gives (batch, out_channels, n, n), n >= 2^levels.
 
     `multipliers` has one entry per level: its number of channels in units of `width`.
@@ -46,15 +46,6 @@ class UNet(nn.Module):
         zero_output: bool = False,
     ) -> None:
         super().__init__()
-        self.arguments: dict[str, Any] = {
-            "in_channels": in_channels,
-            "out_channels": out_channels,
-            "width": width,
-            "multipliers": list(multipliers),
-            "padding_mode": padding_mode,
-            "coordinates": coordinates,
-            "zero_output": zero_output,
-        }
         for field in ("in_channels", "out_channels", "width"):
             check_positive(field, self.arguments[field])
         check_choice("padding_mode", padding_mode, ("zeros", "circular"))
