@@ -107,8 +107,8 @@ class Evaluation:
         count = self._drawn(regime)
         most = method.samples_in(self.experiment)
         if most is not None:
-            share = FINE_SHARE if regime.beyond and most > FINE_SHARE else regime.refinement**2
-            count = min(count, max(1, most // share))
+            slow = regime.beyond and method.kind == "optimised" and most > FINE_SHARE
+            count = min(count, max(1, most // (FINE_SHARE if slow else regime.refinement**2)))
         return count
 
     def _drawn(self, regime: Regime) -> int:
