@@ -64,11 +64,15 @@ def residual_gradient(now: Iterate) -> tuple[Tensor, Tensor]:
 
     J is a second derivative: without the h² inputs would be of size 1e5, on which nothing trains.
     """
+    return max(now.problem.grid.spacing) ** 2 * gradient(now), _ones(now.u)
+
+
+def gradient(now: Iterate) -> Tensor:
+    """Jᵀr, the gradient of half the squared residual with respect to u."""
     with torch.enable_grad():
         variable = now.u.detach().requires_grad_(True)
         loss = 0.5 * now.problem.residual(variable).square().sum()
-        gradient = torch.autograd.grad(loss, variable)[0]
-    return max(now.problem.grid.spacing) ** 2 * gradient, _ones(now.u)
+        return torch.autograd.grad(loss, variable)[0]
 
 
 ERROR_SIGNALS: dict[str, ErrorSignal] = {

@@ -33,7 +33,7 @@ from neuralsolver.equations.base import Array, check_positive
 from neuralsolver.equations.jacobian import linearisation
 from neuralsolver.errors import InvalidInput
 from neuralsolver.reference.newton import Vector, direct, normal
-from neuralsolver.solvers.error_signals import residual_gradient
+from neuralsolver.solvers.error_signals import gradient
 from neuralsolver.solvers.iterate import Iterate, Solve, Solver, Stepper
 from neuralsolver.solvers.newton import newton_correction
 from neuralsolver.solvers.norms import residual_norm
@@ -126,11 +126,10 @@ class _Descent:
 
     def __call__(self, now: Iterate) -> Tensor:
         problem, u = now.problem, now.u
-        product, _ = residual_gradient(now)
-        gradient = product * (2 / u[0].numel())
+        slope = gradient(now) * (2 / u[0].numel())
         if self.step_size is not None:
-            return problem.impose(u - self.step_size * gradient)
-        return problem.impose(u - gradient / self._curvature(problem, u))
+            return problem.impose(u - self.step_size * slope)
+        return problem.impose(u - slope / self._curvature(problem, u))
 
     def keep(self, mask: Tensor) -> None:
         """Forget the samples that have stopped."""
