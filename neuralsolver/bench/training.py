@@ -24,8 +24,8 @@ from neuralsolver.experiments.budgets import TIMED_AGAIN
 from neuralsolver.experiments.recipes import make_solver
 from neuralsolver.experiments.rows import machine
 from neuralsolver.experiments.trainings import scale_named
-from neuralsolver.training import fit, load
-from neuralsolver.training.card import CARD, read_card
+from neuralsolver.training import fit, load, shipped
+from neuralsolver.training.card import read_card
 from neuralsolver.training.library import SHIPPED
 from neuralsolver.training.plan import Plan
 
@@ -38,12 +38,7 @@ MINUTES = 0.2
 
 def timed_models() -> list[str]:
     """The solvers of the package that were trained by the clock."""
-    cards = {file.parent.name: read_card(file.parent) for file in sorted(SHIPPED.glob(f"*/{CARD}"))}
-    return [name for name, card in cards.items() if _by_the_clock(card)]
-
-
-def _by_the_clock(card: dict[str, Any]) -> bool:
-    return "stages" in card and str(card["sha256"])[:8] in TIMED_AGAIN
+    return [n for n in shipped() if str(read_card(SHIPPED / n)["sha256"])[:8] in TIMED_AGAIN]
 
 
 def measure(
