@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _HOME = {
     # what is to be solved
     "Equation": "equations",
+    "AdvectionDiffusion": "equations.advection_diffusion",
     "Darcy": "equations",
     "DarcyBox": "equations",
     "ForcedDarcy": "equations",
@@ -26,17 +27,22 @@ _HOME = {
     "Observed": "equations",
     "Poisson": "equations",
     "Grid": "equations",
-    "Known": "equations",
+    "FixedValues": "equations",
     "Problem": "equations",
     "Sensors": "equations",
+    "Waves": "waves",
     "equation_named": "equations",
     "register": "equations",
     "describe": "equations.registry",
     "check_equation": "equations.contract",
-    "laplacian": "equations.stencils",
-    "flux_divergence": "equations.stencils",
-    "interior": "equations.stencils",
-    "from_interior": "equations.stencils",
+    "Field": "fields.space",
+    "Space": "fields.space",
+    "complex_field": "fields.complex_field",
+    "complex_product": "fields.complex_field",
+    "laplacian": "fields.stencils",
+    "flux_divergence": "fields.stencils",
+    "interior": "fields.stencils",
+    "from_interior": "fields.stencils",
     "cosine_field": "reference",
     "periodic_field": "reference",
     # data
@@ -53,7 +59,10 @@ _HOME = {
     "Status": "solvers",
     "Observation": "solvers",
     "flexible_gmres": "solvers",
+    "solve": "solvers.solve",
     "solve_batch": "solvers",
+    "evolve": "solvers.transient",
+    "Trajectory": "solvers.transient",
     "iterate": "solvers",
     "iterations": "solvers",
     "FixedSteps": "solvers",
@@ -63,8 +72,9 @@ _HOME = {
     "load": "training",
     "shipped": "training",
     "describe_model": "training.library",
-    "train": "experiments.own",
-    "load_sampler": "training",
+    "train": "training.api",
+    "register_backbone": "training.own_backbone",
+    "invert": "inversion",
     # errors
     "InvalidInput": "errors",
     "FileDamaged": "errors",
@@ -72,18 +82,20 @@ _HOME = {
 }
 
 __all__ = [
+    "AdvectionDiffusion",
     "Darcy",
     "DarcyBox",
     "Dataset",
     "DatasetSpec",
     "Equation",
+    "Field",
     "FileDamaged",
     "FixedSteps",
+    "FixedValues",
     "ForcedDarcy",
     "Grid",
     "Helmholtz",
     "InvalidInput",
-    "Known",
     "NavierStokes",
     "NeuralSolver",
     "Observation",
@@ -96,28 +108,36 @@ __all__ = [
     "Sensors",
     "Solution",
     "Solver",
+    "Space",
     "Status",
     "TrainedSolver",
+    "Trajectory",
+    "Waves",
     "check_equation",
+    "complex_field",
+    "complex_product",
     "cosine_field",
     "describe",
     "describe_model",
     "equation_named",
+    "evolve",
     "flexible_gmres",
     "flux_divergence",
     "from_interior",
     "generate",
     "interior",
+    "invert",
     "iterate",
     "iterations",
     "laplacian",
     "load",
-    "load_sampler",
     "periodic_field",
     "random_problem",
     "read",
     "register",
+    "register_backbone",
     "shipped",
+    "solve",
     "solve_batch",
     "train",
 ]
@@ -129,10 +149,10 @@ if TYPE_CHECKING:
         Darcy,
         DarcyBox,
         Equation,
+        FixedValues,
         ForcedDarcy,
         Grid,
         Helmholtz,
-        Known,
         NavierStokes,
         Observed,
         Poisson,
@@ -141,16 +161,19 @@ if TYPE_CHECKING:
         equation_named,
         register,
     )
+    from neuralsolver.equations.advection_diffusion import AdvectionDiffusion
     from neuralsolver.equations.contract import check_equation
     from neuralsolver.equations.registry import describe
-    from neuralsolver.equations.stencils import (
+    from neuralsolver.errors import FileDamaged, InvalidInput, ReferenceFailure
+    from neuralsolver.fields.complex_field import complex_field, complex_product
+    from neuralsolver.fields.space import Field, Space
+    from neuralsolver.fields.stencils import (
         flux_divergence,
         from_interior,
         interior,
         laplacian,
     )
-    from neuralsolver.errors import FileDamaged, InvalidInput, ReferenceFailure
-    from neuralsolver.experiments.own import train
+    from neuralsolver.inversion import invert
     from neuralsolver.reference import cosine_field, periodic_field
     from neuralsolver.solvers import (
         FixedSteps,
@@ -167,8 +190,13 @@ if TYPE_CHECKING:
         iterations,
         solve_batch,
     )
-    from neuralsolver.training import load, load_sampler, shipped
+    from neuralsolver.solvers.solve import solve
+    from neuralsolver.solvers.transient import Trajectory, evolve
+    from neuralsolver.training import load, shipped
+    from neuralsolver.training.api import train
     from neuralsolver.training.library import describe_model
+    from neuralsolver.training.own_backbone import register_backbone
+    from neuralsolver.waves import Waves
 
 
 def __getattr__(name: str) -> Any:

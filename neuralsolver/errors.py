@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+LONGEST = 240
+"""Characters of a value that are repeated to the user."""
+
 
 class InvalidInput(ValueError):
     """An input that cannot be used. The message names the field, the expectation and the value.
@@ -14,12 +17,21 @@ class InvalidInput(ValueError):
     """
 
     def __init__(self, field: str, expected: str, got: object) -> None:
-        super().__init__(f"{field}: expected {expected}, got {got}")
+        super().__init__(f"{field}: expected {expected}, got {_shown(got)}")
         self.field, self.expected, self.got = field, expected, got
 
     def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
         # an exception is pickled by its arguments, which here are not its message
-        return type(self), (self.field, self.expected, str(self.got))
+        return type(self), (self.field, self.expected, _shown(self.got))
+
+
+def _shown(got: object) -> str:
+    """What came, as one line of bearable length."""
+    try:
+        text = str(got).replace("\n", " ")
+    except ValueError:  # Python does not write whole numbers of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 class ReferenceFailure(RuntimeError):

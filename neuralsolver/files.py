@@ -8,13 +8,14 @@ cannot be replaced and is written directly.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from neuralsolver.errors import FileDamaged, InvalidInput
 
@@ -73,37 +74,22 @@ def exclusive(lock: Path, doing: str) -> Iterator[None]:
 
     A second process is refused with InvalidInput, and waits for nothing.
     """
-    descriptor = _locked(lock, doing)
+    guard = FileLock(lock, timeout=0)
+    while True:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            guard.acquire()
+            break
+        except FileNotFoundError:  # its owner has just finished and removed the folder
+            continue
+        except Timeout:
+            raise InvalidInput(doing, "no other process that does the same", lock) from None
     try:
         yield
     finally:
         with suppress(OSError):
             lock.unlink()
-        os.close(descriptor)
-
-
-def _locked(lock: Path, doing: str) -> int:
-    while True:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        except FileNotFoundError:  # its owner has just finished and removed the folder
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise InvalidInput(doing, "no other process that does the same", lock) from None
-        if _is_current(descriptor, lock):
-            return descriptor
-        os.close(descriptor)
-
-
-def _is_current(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except FileNotFoundError:
-        return False
+        guard.release()
 
 
 def _stat(path: Path) -> os.stat_result | None:

@@ -1,6 +1,6 @@
 """What a number from a user may be, said where the number is declared and checked here.
 
-A `Whole`, `Real`, `Text` or `Truth` is the type and the range of one option, constant, plan field
+A `Int`, `Float`, `Choice` or `Bool` is the type and the range of one option, constant, plan field
 or card field. `read` takes what came, a text from a command line or a value from a file, and
 returns it as that type or raises InvalidInput. NaN is in no range; infinity in none either.
 
@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import math
 import os
+import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,7 +35,7 @@ class Limit(Protocol):
 
 
 @dataclass(frozen=True)
-class Whole:
+class Int:
     """A whole number, at least `least` and at most `most`."""
 
     least: int = 0
@@ -59,7 +61,7 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Real:
+class Float:
     """A finite number from `least` to `most`, or greater than `above`."""
 
     least: float = -math.inf
@@ -70,7 +72,8 @@ class Real:
         """The number as a float."""
         number = _number(value)
         inside = number is not None and self.least <= number <= self.most and number > self.above
-        if number is None or not inside or math.isinf(number):
+        # a whole number of 400 digits is below infinity too
+        if number is None or not inside or abs(number) > sys.float_info.max:
             raise InvalidInput(name, self.expected, _shown(value))
         return float(number)
 
@@ -95,10 +98,10 @@ class Real:
 
 
 @dataclass(frozen=True)
-class Text:
+class Choice:
     """A text, one of `choices` if there are any."""
 
-    choices: tuple[str, ...] = ()
+    choices: Collection[str] = ()
 
     def read(self, name: str, value: Any) -> str:
         """The text as it came."""
@@ -112,7 +115,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Truth:
+class Bool:
     """True or false."""
 
     def read(self, name: str, value: Any) -> bool:
@@ -128,20 +131,20 @@ class Truth:
         return {"type": "bool"}
 
 
-POSITIVE = Real(above=0.0)
-FINITE = Real()
-SEED = Whole(0, 2**63 - 1)
-RESOLUTION = Whole(1, 100_000)
+POSITIVE = Float(above=0.0)
+FINITE = Float()
+SEED = Int(0, 2**63 - 1)
+RESOLUTION = Int(1, 100_000)
 """Grid points in each direction; an equation may ask for more, the machine's memory for fewer."""
 
 
 def limit_of(value: Any) -> Limit:
     """The widest limit for values of the type of this one."""
     if isinstance(value, bool):
-        return Truth()
+        return Bool()
     if isinstance(value, int):
-        return Whole(-(2**53))
-    return FINITE if isinstance(value, float) else Text()
+        return Int(-(2**53))
+    return FINITE if isinstance(value, float) else Choice()
 
 
 def _number(value: Any) -> int | float | None:

@@ -20,6 +20,7 @@ class Progress:
         self.bar: Any = None
         self.begun = self.spoken = time.monotonic()
         self.initial: int | None = None
+        self.first: float | None = None
 
     def __enter__(self) -> Progress:
         return self
@@ -47,9 +48,22 @@ class Progress:
         """Say that this part of the work, between 0 and 1, is finished, and how it stands."""
         if self.terminal:
             self._draw(done, 1.0, text)
-        elif time.monotonic() - self.spoken > PAUSE:
+            return
+        self._left(done)
+        if time.monotonic() - self.spoken > PAUSE:
             self.spoken = time.monotonic()
-            print(f"{self.title}: {done:.0%}, {text}", file=sys.stderr, flush=True)
+            print(
+                f"{self.title}: {done:.0%}{self._left(done)}, {text}", file=sys.stderr, flush=True
+            )
+
+    def _left(self, done: float) -> str:
+        """The minutes left at the pace so far."""
+        if self.first is None:
+            self.first, self.begun = done, time.monotonic()
+        if done <= self.first:
+            return ""
+        left = (1 - done) * (time.monotonic() - self.begun) / (done - self.first)
+        return f", {left / 60:.1f} minutes left"
 
     def _rate(self, done: int) -> str:
         seconds = max(time.monotonic() - self.begun, 1e-9)

@@ -26,13 +26,10 @@ from typing import Annotated, Any
 import typer
 
 from neuralsolver.cli import (
-    bench,
     data,
     demo,
-    evaluate,
+    invert,
     models,
-    reconstruct,
-    report,
     serve,
     solve,
     train,
@@ -44,6 +41,8 @@ _CommandError: Any = typer.BadParameter.__mro__[2]
 """Click's base class of usage errors; Typer carries a copy of Click that has no public name."""
 
 REFUSED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
+RESUMABLE = ("generate", "train", "evaluate")
+"""Commands that continue where they stopped."""
 
 app = typer.Typer(
     name="ens",
@@ -55,7 +54,7 @@ for _name, _command in (
     ("demo", demo.demo),
     ("list", models.list_all),
     ("solve", solve.solve),
-    ("reconstruct", reconstruct.reconstruct),
+    ("invert", invert.invert),
     ("serve", serve.serve),
     ("train", train.train),
     ("export", models.export),
@@ -63,11 +62,8 @@ for _name, _command in (
     ("info", data.info),
     ("show", data.show),
     ("convert", data.convert),
-    ("evaluate", evaluate.evaluate),
-    ("report", report.report),
 ):
     app.command(_name)(checked(_command))
-app.add_typer(bench.app, name="bench")
 
 
 def _print_version(asked: bool) -> None:
@@ -103,23 +99,30 @@ def options(
         import_equations(file)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and leave with its exit code."""
+def main(
+    arguments: Sequence[str] | None = None, commands: typer.Typer = app, name: str = "ens"
+) -> None:
+    """Run one command of `commands` and leave with its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
             # a terminal that lacks a letter shows its number
             stream.reconfigure(errors="backslashreplace")
-    code = run(sys.argv[1:] if arguments is None else arguments)
+    code = run(sys.argv[1:] if arguments is None else arguments, commands, name)
     _close_output()
+    if code == INTERRUPTED:  # threads and half-started workers have nothing more to say
+        os._exit(code)
     raise SystemExit(code)
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], commands: typer.Typer = app, name: str = "ens") -> int:
     """The exit code of one command."""
     before = os.environ.get("ENS_DEBUG")
+    told: list[int] = []
     try:
-        with _terminable():
-            code = app(args=list(arguments) or ["--help"], prog_name="ens", standalone_mode=False)
+        with _terminable(told):
+            code = commands(
+                args=list(arguments) or ["--help"], prog_name=name, standalone_mode=False
+            )
             if sys.stdout is not None:
                 sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has seen enough
@@ -129,29 +132,39 @@ def run(arguments: Sequence[str]) -> int:
     except _CommandError as error:
         return _fail(error.format_message(), WRONG_USAGE)
     except Exception as error:
-        return _fail(_sentence(error), REFUSED)
+        if not told:  # an import that is interrupted raises anything at all
+            return _fail(_sentence(error), REFUSED)
+        code = INTERRUPTED
     finally:
-        _restore("ENS_DEBUG", before)
+        os.environ.pop("ENS_DEBUG", None)
+        if before is not None:
+            os.environ["ENS_DEBUG"] = before
     if code == INTERRUPTED:  # also what Typer makes of Ctrl-C
-        _say("ens: interrupted; run the same command again to resume")
+        resumes = any(word in RESUMABLE for word in arguments)
+        _say(f"ens: interrupted{'; run the same command again to resume' if resumes else ''}")
     return code if isinstance(code, int) else 0
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does."""
+def _terminable(told: list[int]) -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does; the signals that came are in `told`."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(number: int, frame: object) -> None:
+        told.append(number)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    # who ignores Ctrl-C (nohup, a shell's background job) goes on doing so
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    numbers = (signal.SIGTERM,) if ignored else (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, interrupt) for number in numbers]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _sentence(error: Exception) -> str:
@@ -177,13 +190,6 @@ def _say(text: str) -> None:
     if sys.stderr is not None:
         with suppress(OSError):
             print(text, file=sys.stderr)
-
-
-def _restore(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value
 
 
 def _close_output() -> None:

@@ -10,7 +10,7 @@ import typer
 
 from neuralsolver.cli.options import AsJson, DataFolder, Settings, constants_text, parse_settings
 from neuralsolver.errors import InvalidInput
-from neuralsolver.limits import RESOLUTION, SEED, Text, Whole
+from neuralsolver.limits import RESOLUTION, SEED, Choice, Int
 
 if TYPE_CHECKING:
     from neuralsolver.data import Dataset
@@ -28,18 +28,18 @@ Override = Annotated[
 def generate(
     equation: Annotated[str, typer.Argument(help="Its name; `ens list` shows all.")],
     *,
-    count: Annotated[int, typer.Option(help="Number of samples."), Whole(1, 10**9)] = 1000,
+    count: Annotated[int, typer.Option(help="Number of samples."), Int(1, 10**9)] = 1000,
     resolution: Annotated[
         int, typer.Option(help="Grid points in each direction."), RESOLUTION
     ] = 128,
-    split: Annotated[str, typer.Option(help="train or test."), Text(("train", "test"))] = "train",
+    split: Annotated[str, typer.Option(help="train or test."), Choice(("train", "test"))] = "train",
     seed: Annotated[int, typer.Option(help="Any number from 0 on."), SEED] = 0,
     settings: Settings = None,
     data: DataFolder = None,
     workers: Annotated[
         int | None,
         typer.Option(help="Processes; 1 for this one only. [default: all cores if worth it]"),
-        Whole(0, 1024),
+        Int(0, 1024),
     ] = None,
     scheduler: Annotated[
         str | None,
@@ -112,13 +112,13 @@ def show(
         Path | None,
         typer.Option(help="The picture. [default: FILE with .png]"),
     ] = None,
-    count: Annotated[int, typer.Option(help="Samples to draw."), Whole(1, 1000)] = 4,
+    count: Annotated[int, typer.Option(help="Samples to draw."), Int(1, 1000)] = 4,
     equation: Override = None,
     settings: Settings = None,
 ) -> None:
     """Draw inputs and solutions of a dataset as a PNG."""
     from neuralsolver.files import check_output
-    from neuralsolver.report.fields import draw_dataset
+    from neuralsolver.plotting.datasets import draw_dataset
 
     picture = output or file.with_suffix(".png")
     check_output(picture, file)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,11 +25,10 @@ def demo(
 
     import torch
 
-    from neuralsolver.experiments.demo import demonstrate
-    from neuralsolver.experiments.sensors import reconstruction
     from neuralsolver.files import check_output
+    from neuralsolver.plotting.demo_cases import demonstrate
+    from neuralsolver.plotting.demo_picture import animations, picture, table
     from neuralsolver.progress import Progress
-    from neuralsolver.report.demo import animations, picture, table
 
     if output.suffix.lower() not in PICTURES:
         raise InvalidInput("--output", f"a file name ending in {', '.join(PICTURES)}", output)
@@ -40,7 +39,7 @@ def demo(
         progress.fraction(0.8, "drawing")
         drawn = [str(path) for path in (picture(scenes, output), *animations(scenes, output))]
         progress.fraction(0.9, "reconstructing from sensors")
-        samples, pair = reconstruction(seed)
+        samples, pair = _reconstruction(seed)
         drawn.append(str(output.with_name(f"{output.stem}-sensors{output.suffix}")))
         samples.plot(drawn[-1], pair)
     if as_json:
@@ -48,3 +47,19 @@ def demo(
         return
     print(f"{table(rows)}\n\n{samples.summary()}\n")
     print(f"seed {seed}, one thread; written: {', '.join(drawn)}")
+
+
+def _reconstruction(seed: int) -> tuple[Any, Any]:
+    """A few samples of a source and its solution from 500 sensors, and the true pair."""
+    import torch
+
+    from neuralsolver.data.reference_solution import solve_reference
+    from neuralsolver.equations import Observed, Problem, Sensors, equation_named
+    from neuralsolver.samplers.exact import ExactPosterior
+
+    equation = equation_named("helmholtz")
+    problem = Problem.random(equation, 64, seed=seed, key=1)
+    solution = torch.from_numpy(solve_reference(equation, problem.inputs.numpy()).solution)[0, 0]
+    source = problem.inputs[0, 0]
+    sensors = Sensors.random({"source": source.numpy()}, 500, seed)
+    return ExactPosterior().sample(Observed(equation, 64, sensors), 4, seed), (source, solution)

@@ -8,17 +8,18 @@ from typing import Annotated
 
 import typer
 
+from neuralsolver.cli.in_time import TRANSIENTS
 from neuralsolver.cli.options import AsJson, constants_text
-from neuralsolver.limits import Text
+from neuralsolver.limits import Choice
 
 FORMATS = ("onnx", "torch-export")
 
 
 def list_all(as_json: AsJson = False) -> None:
-    """List equations, scales, recipes and the models that are at hand."""
+    """List the problems, scales, recipes and models that are at hand."""
     from neuralsolver.equations import EQUATIONS
-    from neuralsolver.experiments.trainings import SCALES, recipes_for
     from neuralsolver.training.library import SHIPPED, shipped
+    from neuralsolver.training.presets import SCALES, recipes_for
 
     cards = {name: read_model_card(SHIPPED / name) for name in shipped()}
     if as_json:
@@ -29,12 +30,18 @@ def list_all(as_json: AsJson = False) -> None:
     print("equations")
     for name, equation in EQUATIONS.items():
         print(f"  {name:20} {constants_text(equation.constants())}")
+    print("  waves                wavenumber, strength, order, length; `ens solve waves`")
+    for name, constants in TRANSIENTS.items():
+        print(f"  {name:20} {', '.join(constants)}; `ens solve {name}`")
     print(f"recipes\n  {', '.join(recipes_for())}\nscales")
     for scale in SCALES.values():
         print(f"  {scale.name:20} {scale.samples} samples on {scale.resolution} points")
     print("models")
     for name, card in cards.items():
         print(f"  {name:28} {card}")
+    for name, text in {"waves": "nonlinear waves", "darcy-inversion": "heads in wells"}.items():
+        if (SHIPPED / name).is_dir():
+            print(f"  {name:28} {text}")
 
 
 def read_model_card(folder: Path) -> str:
@@ -53,7 +60,7 @@ def export(
         Path | None, typer.Option(help="Folder to write to. [default: MODEL]")
     ] = None,
     kind: Annotated[
-        str, typer.Option("--format", help="onnx or torch-export."), Text(FORMATS)
+        str, typer.Option("--format", help="onnx or torch-export."), Choice(FORMATS)
     ] = "onnx",
     as_json: AsJson = False,
 ) -> None:

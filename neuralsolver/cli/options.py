@@ -1,6 +1,6 @@
 """Options that several commands have, and the one place where options are checked.
 
-The range of an option stands beside its type, `Annotated[int, typer.Option(...), Whole(1)]`;
+The range of an option stands beside its type, `Annotated[int, typer.Option(...), Int(1)]`;
 `checked` makes a command read all of its options by their ranges before it does anything.
 """
 
@@ -15,29 +15,26 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 
 from neuralsolver.errors import InvalidInput
-from neuralsolver.limits import RESOLUTION, SEED, Limit, Real, Text, Truth, Whole
+from neuralsolver.limits import SEED, Bool, Choice, Float, Int, Limit
 
-LIMITS = (Whole, Real, Text, Truth)
+LIMITS = (Int, Float, Choice, Bool)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A constant of the equation; repeatable."),
 ]
-Threads = Annotated[
-    int, typer.Option(help="Threads of torch; 0 leaves it to torch."), Whole(0, 1024)
-]
+Threads = Annotated[int, typer.Option(help="Threads of torch; 0 leaves it to torch."), Int(0, 1024)]
 """One by default: on fields of this size more gain little, and cost much on a busy machine."""
 Device = Annotated[
     str | None,
     typer.Option(metavar="DEVICE", help="cpu, cuda or cuda:N. [default: cuda if there is one]"),
 ]
-Resolution = Annotated[int, typer.Option(help="Grid points in each direction."), RESOLUTION]
 Seed = Annotated[int, typer.Option(help="Another seed, other samples."), SEED]
 DataFolder = Annotated[
     Path | None, typer.Option(help="Folder of the datasets. [default: $ENS_DATA or ./data]")
 ]
-Samples = Annotated[int, typer.Option(help="Fresh instances."), Whole(1, 1_000_000)]
+Samples = Annotated[int, typer.Option(help="Fresh instances."), Int(1, 1_000_000)]
 
 
 def checked(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,17 +45,12 @@ def checked(command: Callable[..., Any]) -> Callable[..., Any]:
         ranges = limits_of(command)
         for name, value in options.items():
             if name in ranges and value is not None:
-                option = f"--{name.replace('_', '-')}"
-                options[name] = _read(ranges[name], option, value)
+                read, option = ranges[name].read, f"--{name.replace('_', '-')}"
+                several = isinstance(value, list)
+                options[name] = [read(option, v) for v in value] if several else read(option, value)
         return command(**options)
 
     return reading
-
-
-def _read(limit: Limit, option: str, value: Any) -> Any:
-    if isinstance(value, list):
-        return [limit.read(option, item) for item in value]
-    return limit.read(option, value)
 
 
 def limits_of(command: Callable[..., Any]) -> dict[str, Limit]:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from neuralsolver.cli.domain import Boundary, Domain, Input, Lengths, Mask, Walls
+from neuralsolver.cli.in_time import TRANSIENTS, Frames, Time, described, evolve_in_time
 from neuralsolver.cli.options import AsJson, Device, Settings, Threads, parse_settings
+from neuralsolver.cli.wave_command import WAVES, Medium, solve_waves
 from neuralsolver.errors import InvalidInput
-from neuralsolver.limits import RESOLUTION, SEED, Real, Text, Whole
+from neuralsolver.files import check_output, write_whole
+from neuralsolver.limits import RESOLUTION, SEED, Choice, Float, Int
 
 if TYPE_CHECKING:
     from neuralsolver.equations import Equation, Problem
     from neuralsolver.solvers import Solution, TrainedSolver
 
 NOT_REACHED = 3
-METHODS = ("neural", "reference")
+METHODS = ("neural", "classical", "reference")
 PICTURES = (".png", ".pdf", ".svg", ".gif")
 REFERENCE_RESOLUTION = 64
 
@@ -27,19 +32,18 @@ REFERENCE_RESOLUTION = 64
 def solve(
     model: Annotated[
         str,
-        typer.Argument(help="A shipped model (`ens list`), a model folder, or an equation's name."),
+        typer.Argument(
+            help="A shipped model (`ens list`), a model folder, an equation's name, waves, or in "
+            "time: heat or advection-diffusion."
+        ),
     ],
     *,
-    input_file: Annotated[
-        Path | None, typer.Option("--input", help="The input field, .npy. [default: random]")
-    ] = None,
-    walls: Annotated[
-        Path | None, typer.Option(help="u on the walls, .npy: the rim of a field. [default: zero]")
-    ] = None,
-    mask: Annotated[
-        Path | None,
-        typer.Option(help="Points where u is held at the value of --walls: .npy, or dark in .png."),
-    ] = None,
+    input_field: Input = None,
+    medium: Medium = None,
+    walls: Walls = None,
+    mask: Mask = None,
+    lengths: Lengths = None,
+    boundary: Boundary = None,
     shapes: Annotated[
         bool,
         typer.Option(
@@ -50,23 +54,29 @@ def solve(
     settings: Settings = None,
     method: Annotated[
         str,
-        typer.Option(help="neural, or reference: the classical solver, without a model."),
-        Text(METHODS),
+        typer.Option(
+            help="neural; classical, without a network; or reference, the independent solver of "
+            "the square."
+        ),
+        Choice(METHODS),
     ] = "neural",
     steps: Annotated[
-        int | None, typer.Option(help="Number of corrections."), Whole(0, 100_000)
+        int | None, typer.Option(help="Number of corrections."), Int(0, 100_000)
     ] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="Residual over that of the zero field. [default: 1e-6]"),
-        Real(above=0.0, most=1.0),
+        typer.Option(help="Residual over that of the first guess. [default: 1e-6]"),
+        Float(above=0.0, most=1.0),
     ] = None,
     resolution: Annotated[
-        int | None, typer.Option(help="Grid of a random input."), RESOLUTION
+        int | None, typer.Option(help="Points a side of a random or constant input."), RESOLUTION
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of a random input."), SEED] = 0,
+    frames: Frames = None,
+    time: Time = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the solution, .png; a flow also as .gif.")
+        Path | None,
+        typer.Option(help="Draw the solution: .png, .pdf or .svg; what moves also as .gif."),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace files even if the answer is not reached.")
@@ -82,40 +92,56 @@ def solve(
     """
     import torch
 
-    from neuralsolver.data.instances import random_problem, read_problem
-    from neuralsolver.experiments.reference_solver import ReferenceSolver
+    from neuralsolver.data.reference_solver import ReferenceSolver
     from neuralsolver.training.library import remarks
 
     if threads:
         torch.set_num_threads(threads)
-    if steps is not None and method == "reference":
-        raise InvalidInput("--steps", "no --method reference beside it", steps)
-    if resolution is not None and input_file is not None:
-        raise InvalidInput("--resolution", "no --input beside it", resolution)
-    _check_outputs(output, plot, input_file)
+    domain = Domain(input_field, walls, mask, lengths, boundary)
+    _check_pairs(
+        model, method, domain,
+        steps=steps, frames=frames, time=time, medium=medium, shapes=shapes or None,
+    )  # fmt: skip
+    domain.check_reads(resolution)
+    _check_outputs(output, plot, input_field, mask)
+    if model in TRANSIENTS:
+        trajectory = evolve_in_time(
+            model, domain, resolution, seed, settings, frames, time, tolerance, plot
+        )
+        field, draw = trajectory.u, trajectory.animate
+        _write_answer(output, plot, overwrite, trajectory.reached, lambda: _stored(field), draw)
+        print(json.dumps(described(trajectory)) if as_json else trajectory)
+        return 0 if trajectory.reached else NOT_REACHED
+    if model == WAVES:
+        wave = solve_waves(
+            medium, input_field, settings,
+            resolution=resolution, seed=seed, tolerance=tolerance, network=method == "neural",
+        )  # fmt: skip
+        _write_answer(output, plot, overwrite, wave.converged, wave.stored, wave.plot)
+        print(json.dumps(wave.described()) if as_json else wave)
+        return 0 if wave.converged else NOT_REACHED
     solver = _load(model) if method == "neural" else None
     equation = _equation(model, solver, settings)
     if shapes:
         if solver is None:
-            raise InvalidInput("--shapes", "no --method reference beside it", method)
+            raise InvalidInput("--shapes", f"no --method {method} beside it", method)
         solver = _load("shapes")
-    _check_plot(plot, equation)
-    if input_file is not None:
-        problem = read_problem(equation, input_file)
-    else:
-        usual = REFERENCE_RESOLUTION if solver is None else solver.resolution
-        problem = random_problem(equation, usual if resolution is None else resolution, seed)
-    if walls is not None or mask is not None:
-        if solver is None:
-            raise InvalidInput("--walls and --mask", "no --method reference beside them", method)
-        problem = _held(problem, walls, mask)
-    if solver is None:
-        solution = ReferenceSolver(tolerance).solve(problem)
-    else:
-        # what has a floor is carried on only where more than it offers by itself is asked for
-        polish = tolerance is not None or not problem.equation.has_floor
-        options = {"steps": steps, "tolerance": tolerance, "polish": polish}
+    if plot is not None and plot.suffix.lower() == ".gif" and not equation.frames:
+        raise InvalidInput("--plot", f"a .png, because {equation.name} does not move", plot)
+    if domain.changed and method == "reference":
+        got = "--walls, --mask, --lengths or --boundary (--method classical knows them)"
+        raise InvalidInput("--method reference", "the unit square with u = 0 around it", got)
+    usual = REFERENCE_RESOLUTION if solver is None else solver.resolution
+    problem = domain.problem(equation, usual if resolution is None else resolution, seed)
+    if solver is not None:
+        options = {"steps": steps, "tolerance": tolerance}
         solution = _solve(solver, problem, device, threads, **options)
+    elif method == "classical":
+        from neuralsolver.solvers.solve import solve as solve_classically
+
+        solution = solve_classically(problem, tolerance)
+    else:
+        solution = ReferenceSolver(tolerance).solve(problem)
     _write(solution, output, plot, overwrite)
     print(json.dumps(_result(solution)) if as_json else _text(solution, solver))
     for note in remarks(problem, None if solver is None else solver.equation):
@@ -123,36 +149,20 @@ def solve(
     return 0 if solution.good else NOT_REACHED
 
 
-def _held(problem: Problem, walls: Path | None, mask: Path | None) -> Problem:
-    """The problem with values on its walls, and points of a drawn shape held."""
-    import numpy as np
-
-    values: Any = 0.0 if walls is None else _field("--walls", walls)
-    if mask is None:
-        return problem.holding(None, values)
-    if mask.suffix.lower() == ".png":
-        from matplotlib.image import imread
-
-        try:
-            picture = np.asarray(imread(mask))
-        except (OSError, SyntaxError, ValueError):
-            raise InvalidInput("--mask", "a picture, .png, or a field, .npy", mask.name) from None
-        grey = picture if picture.ndim == 2 else picture[..., :3].mean(-1)
-        held = grey < 0.5
-    else:
-        held = _field("--mask", mask) != 0
-    if held.shape != problem.grid.shape:
-        raise InvalidInput("--mask", f"{problem.grid.shape}, as the input", held.shape)
-    return problem.holding(held, values)
-
-
-def _field(option: str, file: Path) -> Any:
-    import numpy as np
-
-    try:
-        return np.load(file, allow_pickle=False)
-    except (ValueError, EOFError):
-        raise InvalidInput(option, "a .npy file of numbers", file.name) from None
+def _check_pairs(model: str, method: str, domain: Domain, **given: Any) -> None:
+    """Raise InvalidInput for options that do not belong to what is solved or to each other."""
+    given = {name: value for name, value in given.items() if value is not None}
+    if model in TRANSIENTS and ({"steps", "medium", "shapes"} & {*given} or method != "neural"):
+        expected = "no --shapes, --steps, --medium or --method beside it"
+        raise InvalidInput(model, expected, model)
+    if model == WAVES and ({"steps", "shapes"} & {*given} or domain.changed):
+        raise InvalidInput(model, "no options of the domain, --steps or --shapes beside it", model)
+    if model != WAVES and "medium" in given:
+        raise InvalidInput("--medium", WAVES, model)
+    if model not in TRANSIENTS and {"frames", "time"} & {*given}:
+        raise InvalidInput("--frames and --time", " or ".join(TRANSIENTS), model)
+    if "steps" in given and method != "neural":
+        raise InvalidInput("--steps", f"no --method {method} beside it", given["steps"])
 
 
 def _solve(
@@ -190,7 +200,7 @@ def _load(model: str) -> TrainedSolver:
     if model in EQUATIONS and locate(model) is None:
         expected = (
             f"a model folder, since no model of {model} is shipped "
-            f"(`ens train {model}` makes one, `--method reference` needs none)"
+            f"(`ens train {model}` makes one, `--method classical` needs none)"
         )
         raise InvalidInput("model", expected, model)
     return load(model)
@@ -209,45 +219,69 @@ def _equation(model: str, solver: TrainedSolver | None, settings: list[str] | No
     return equation_named(name, {**trained, **parse_settings(settings)})
 
 
-def _check_outputs(output: Path | None, plot: Path | None, input_file: Path | None) -> None:
-    from neuralsolver.files import check_output
-
+def _check_outputs(
+    output: Path | None, plot: Path | None, input_field: str | None, mask: Path | None
+) -> None:
+    given = (None if input_field is None else Path(input_field), mask)
     if output is not None:
-        check_output(output, input_file)
+        check_output(output, *given)
     if plot is not None:
         if plot.suffix.lower() not in PICTURES:
             raise InvalidInput("--plot", f"a file name ending in {', '.join(PICTURES)}", plot)
-        check_output(plot, input_file, output, field="--plot")
+        check_output(plot, *given, output, field="--plot")
 
 
-def _check_plot(plot: Path | None, equation: Equation) -> None:
-    if plot is not None and plot.suffix.lower() == ".gif" and not equation.frames:
-        raise InvalidInput("--plot", f"a .png, because {equation.name} does not move", plot)
-
-
-def _write(solution: Solution, output: Path | None, plot: Path | None, overwrite: bool) -> None:
+def _stored(field: Any) -> bytes:
+    """A field as the content of a .npy file."""
     import numpy as np
 
-    from neuralsolver.files import write_whole
+    memory = io.BytesIO()
+    np.save(memory, np.asarray(field))
+    return memory.getvalue()
 
+
+def _write_answer(
+    output: Path | None,
+    plot: Path | None,
+    overwrite: bool,
+    good: bool,
+    content: Callable[[], bytes],
+    draw: Callable[[Path], object],
+) -> None:
+    """Write the field and the picture; what is there is kept where the answer is not good.
+
+    Args:
+        output: File of the field.
+        plot: File of the picture.
+        overwrite: Replace files even so.
+        good: Whether the answer asked for was reached.
+        content: The field as a file.
+        draw: Writes the picture.
+    """
     for path in (output, plot):
         if path is None:
             continue
-        if path.is_file() and not solution.good and not overwrite:
+        if path.is_file() and not good and not overwrite:
             print(f"note: {path} is kept as it was: the answer was not reached", file=sys.stderr)
         elif path is output:
-            memory = io.BytesIO()
-            np.save(memory, np.asarray(solution.u))
-            write_whole(path, memory.getvalue())
-        elif path.suffix.lower() == ".gif":
-            from neuralsolver.report.animation import animate
-
-            residual = solution.problem.residual(solution.tensor)
-            fields = {"vorticity": solution.tensor, "residual": residual}
-            first = {name: field[0, 0].detach().cpu().numpy() for name, field in fields.items()}
-            animate(path, first, solution.problem.equation.frame_times)  # type: ignore[attr-defined]
+            write_whole(path, content())
         else:
+            draw(path)
+
+
+def _write(solution: Solution, output: Path | None, plot: Path | None, overwrite: bool) -> None:
+    def draw(path: Path) -> None:
+        if path.suffix.lower() != ".gif":
             solution.plot(str(path))
+            return
+        from neuralsolver.plotting.animation import animate
+
+        residual = solution.problem.residual(solution.tensor)
+        fields = {"vorticity": solution.tensor, "residual": residual}
+        first = {name: field[0, 0].detach().cpu().numpy() for name, field in fields.items()}
+        animate(path, first, solution.problem.equation.frame_times)  # type: ignore[attr-defined]
+
+    _write_answer(output, plot, overwrite, solution.good, lambda: _stored(solution.u), draw)
 
 
 def _result(solution: Solution) -> dict[str, Any]:
@@ -276,7 +310,10 @@ def _numbers(values: Any) -> list[float | None] | None:
 
 def _text(solution: Solution, solver: TrainedSolver | None) -> str:
     lines = [solution.summary()]
-    if solver is None:
+    method = solution.notes.get("method", "reference")
+    if solver is None and method != "reference":
+        lines.append(f"without a network: {method}")
+    elif solver is None:
         line = f"by the reference solver of {solution.problem.equation.name}"
         if solution.problem.equation.has_floor:
             line += "; its residual is the floor that a true flow leaves (docs/flows.md)"

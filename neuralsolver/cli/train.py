@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from neuralsolver.cli.options import DataFolder, Settings, Threads, parse_settings
+from neuralsolver.cli.options import DataFolder, Device, Settings, Threads, parse_settings
 from neuralsolver.errors import InvalidInput
-from neuralsolver.limits import SEED, Real
+from neuralsolver.limits import SEED, Float
+
+if TYPE_CHECKING:
+    from neuralsolver.training.run import Training
 
 
 def train(
@@ -31,7 +34,7 @@ def train(
     budget_minutes: Annotated[
         float | None,
         typer.Option(help="Minutes of a busy core, instead of the scale's compute."),
-        Real(above=0.0, most=1e6),
+        Float(above=0.0, most=1e6),
     ] = None,
     plan: Annotated[
         list[str] | None,
@@ -39,12 +42,21 @@ def train(
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option(help="Go on from a shipped model, a folder, or published weights."),
+        typer.Option(help="Go on from a shipped model or a folder."),
     ] = None,
     runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
     data: DataFolder = None,
     threads: Threads = 1,
+    device: Device = None,
     tensorboard: Annotated[bool, typer.Option(help="Also log for TensorBoard.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print memory and hours; train nothing.")
+    ] = False,
+    teraflops: Annotated[
+        float,
+        typer.Option(help="With --dry-run: 10¹² operations a second that the device sustains."),
+        Float(above=0.0, most=1e9),
+    ] = 10.0,
     ship: Annotated[bool, typer.Option(help="Put the model among those of the package.")] = False,
 ) -> None:
     """Train a model; the same command continues an interrupted run and finds a finished one.
@@ -54,15 +66,12 @@ def train(
     import torch
 
     from neuralsolver.equations import Equation
-    from neuralsolver.experiments.denoisers import KINDS as DENOISERS
-    from neuralsolver.experiments.denoisers import train_denoiser
-    from neuralsolver.experiments.own import train_on
-    from neuralsolver.experiments.paper import equation_to_train
-    from neuralsolver.experiments.run import Training
-    from neuralsolver.experiments.run import train as train_model
-    from neuralsolver.experiments.trainings import scale_named
-    from neuralsolver.training.library import locate_denoiser
+    from neuralsolver.equations.registry import equation_to_train
+    from neuralsolver.training.api import train_on
     from neuralsolver.training.library import ship as ship_model
+    from neuralsolver.training.presets import scale_named
+    from neuralsolver.training.run import Training
+    from neuralsolver.training.run import train as train_model
 
     if threads:
         torch.set_num_threads(threads)
@@ -72,22 +81,6 @@ def train(
     if constants and equation is None:
         raise InvalidInput("--set", "an equation beside it", "no equation")
     chosen = None if equation is None else equation_to_train(equation, constants)
-    if recipe in DENOISERS and chosen is not None:
-        name, changes = f"{chosen.name}-{recipe}", _plan_changes(plan)
-        rate = changes.pop("learning_rate", None)
-        if changes:
-            raise InvalidInput("--plan", "learning_rate only for a denoiser", ", ".join(changes))
-        with _Display(f"{chosen.name} {recipe}", None) as display:
-            model = train_denoiser(
-                name,
-                runs,
-                minutes=budget_minutes,
-                start=None if start is None else locate_denoiser(start),
-                learning_rate=rate,
-                report=display,
-            )
-        print(ship_model(model, name)[0] if ship else model)
-        return
     size, changes = scale_named(scale), _plan_changes(plan)
     if budget_minutes is not None:
         if "batches" in changes:
@@ -97,19 +90,44 @@ def train(
     def described(equation: Equation) -> Training:
         return Training(equation, recipe, size, seed, changes=changes, start=start)
 
+    if dry_run:
+        if chosen is None:
+            raise InvalidInput("--dry-run", "an equation", "a dataset alone")
+        print(_cost_table(described(chosen), teraflops))
+        return
     first = os.environ.get("RANK", "0") == "0"
-    board = runs / "tensorboard" if tensorboard and first else None
-    with _Display(f"{'' if chosen is None else chosen.name} {recipe}".strip(), board) as display:
+    title = f"{'' if chosen is None else chosen.name} {recipe}".strip()
+    name = f"{title.replace(' ', '-')}-{scale}-{seed}"
+    board = runs / "tensorboard" / name if tensorboard and first else None
+    with _Display(title, board) as display:
         if dataset is not None:
-            model = train_on(dataset, described, runs, display, chosen)
+            model = train_on(dataset, described, runs, display, chosen, device)
         else:
             assert chosen is not None
-            model = train_model(described(chosen), runs, data=data, report=display)
+            model = train_model(described(chosen), runs, data=data, report=display, device=device)
     if first and ship and chosen is not None:
         place, replaced = ship_model(model, f"{chosen.name}-{recipe}")
         print(f"{place}{', which replaces ' + replaced if replaced else ''}")
     elif first:
         print(model)
+
+
+def _cost_table(training: Training, teraflops: float) -> str:
+    """What a training takes, stage by stage."""
+    from neuralsolver.training.cost_estimate import estimate
+
+    lines = [
+        f"{'stage':12} {'points':>6} {'batch':>6} {'batches':>8} {'GFLOP/batch':>12} "
+        f"{'GB':>6} {'h at ' + format(teraflops, 'g') + ' TFLOP/s':>16} {'h on one core':>14}"
+    ]
+    for row in estimate(training):
+        batches = "minutes" if row.batches is None else str(row.batches)
+        lines.append(
+            f"{row.name:12} {row.resolution:6} {row.batch_size:6} {batches:>8} "
+            f"{row.flops / 1e9:12.4g} {row.memory / 1e9:6.2f} {row.hours(teraflops):16.3g} "
+            f"{row.hours_here():14.3g}"
+        )
+    return "\n".join(lines)
 
 
 def _plan_changes(plan: list[str] | None) -> dict[str, Any]:
@@ -150,7 +168,7 @@ class _Display:
             self.writer.close()
 
     def __call__(self, stage: str, done: float, record: Any) -> None:
-        from neuralsolver.experiments.own import reporting
+        from neuralsolver.training.api import reporting
 
         reporting(self.progress)(stage, done, record)
         if self.writer is not None:

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import islice
 from multiprocessing import forkserver
 from typing import Any, TypeVar
@@ -39,6 +40,11 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def installed() -> bool:
+    """Whether Dask is there: the extra `cluster`."""
+    return all(find_spec(name) is not None for name in ("dask", "distributed", "cloudpickle"))
+
+
 def compute_on_workers(
     function: Callable[[int], Value],
     numbers: Sequence[int],
@@ -49,6 +55,9 @@ def compute_on_workers(
     """(number, function(number)) for all numbers, as they are finished."""
     if not numbers:
         return
+    if not installed():
+        expected = "pip install 'neuralsolver[cluster]', or --workers 1"
+        raise InvalidInput("several workers", expected, "no Dask")
     from distributed import KilledWorker, as_completed
 
     with _client(workers, scheduler) as client:
@@ -85,6 +94,9 @@ def _client(workers: int, scheduler: str | None) -> Iterator[Any]:
     import dask
     from distributed import Client, LocalCluster
 
+    # what is lost becomes an exception of ours; the log would say it a second time
+    for source in ("distributed", "distributed.client", "asyncio", "tornado.application"):
+        logging.getLogger(source).setLevel(logging.CRITICAL)
     if scheduler is not None:
         try:
             _probe(scheduler)
@@ -140,7 +152,9 @@ def _await_workers(client: Any, scheduler: str) -> None:
 def _start_fork_server() -> None:
     """Load the libraries once, in the process from which all workers are forked.
 
-    Ctrl-C reaches every process of a terminal; only the one that was started answers it.
+    Ctrl-C reaches every process of a terminal; only the one that was started answers it. Workers
+    are silent: what goes wrong in a task is raised here, and a worker that is interrupted while it
+    starts has nothing to tell.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["neuralsolver.data.generation", "distributed.nanny"])
@@ -148,9 +162,14 @@ def _start_fork_server() -> None:
     os.environ.update(dict.fromkeys(THREAD_COUNTS, "1"))
     here = threading.current_thread() is threading.main_thread()
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN) if here else None
+    errors, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
+        os.dup2(nowhere, 2)
         forkserver.ensure_running()
     finally:
+        os.dup2(errors, 2)
+        os.close(errors)
+        os.close(nowhere)
         if here:
             signal.signal(signal.SIGINT, interrupt)
         for name, value in before.items():

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from neuralsolver.equations import Equation, Problem, equation_named
 from neuralsolver.errors import FileDamaged, InvalidInput
-from neuralsolver.limits import RESOLUTION, SEED, Limit, Text, Whole
+from neuralsolver.limits import RESOLUTION, SEED, Choice, Int, Limit
 
 GENERATOR_VERSION = 1
 """Raised whenever the same description would give other numbers than before."""
@@ -31,9 +31,9 @@ GENERATOR_VERSION = 1
 DTYPE = "<f8"
 SPLITS = ("train", "test")
 LIMITS: dict[str, Limit] = {
-    "count": Whole(1, 10**9),
+    "count": Int(1, 10**9),
     "resolution": RESOLUTION,
-    "split": Text(SPLITS),
+    "split": Choice(SPLITS),
     "seed": SEED,
 }
 """The type and range of every field of a description but its equation."""
@@ -210,8 +210,8 @@ class Dataset:
 def check_shapes(source: str, inputs: tuple[int, ...], solution: tuple[int, ...]) -> None:
     """Raise FileDamaged unless the two shapes belong to one dataset."""
     square = len(inputs) in (4, 5) and len(set(inputs[2:])) == 1 and min(inputs) > 0
-    if not square or len(solution) not in (len(inputs), 5) or solution[1] != 1:
-        expected = "inputs (N, C, n, n) and solutions (N, 1, n, n) or (N, 1, T, n, n)"
+    if not square or len(solution) not in (len(inputs), 5):
+        expected = "inputs (N, C, n, n) and solutions (N, U, n, n) or (N, U, T, n, n)"
         raise FileDamaged(source, expected, f"{inputs} and {solution}")
     if inputs[0] != solution[0] or inputs[2:] != solution[2 - len(inputs) :]:
         raise FileDamaged(source, "as many solutions as inputs", f"{inputs} and {solution}")

@@ -29,14 +29,19 @@ import numpy as np
 import torch
 
 from neuralsolver.data import store
-from neuralsolver.data.cluster import available_cores, compute_on_workers
+from neuralsolver.data.cluster import available_cores, compute_on_workers, installed
 from neuralsolver.data.dataset import Dataset, DatasetSpec
-from neuralsolver.data.truth import Truth, truncate_spectrum, truth, working_resolution
+from neuralsolver.data.reference_solution import (
+    ReferenceSolution,
+    solve_reference,
+    truncate_spectrum,
+    working_resolution,
+)
 from neuralsolver.equations import Equation, generator
 from neuralsolver.equations.base import Array
 from neuralsolver.errors import InvalidInput, ReferenceFailure
 from neuralsolver.files import exclusive
-from neuralsolver.limits import Whole, check_memory
+from neuralsolver.limits import Int, check_memory
 
 PATIENCE = 10.0
 """Seconds of remaining work from which on workers are worth their start-up time."""
@@ -53,7 +58,7 @@ LEAST_RATIO = 4
 """Smooth fields are compressed by less than this."""
 
 Workers = int | Literal["auto"]
-Solver = Callable[[Equation, Array], Truth]
+Solver = Callable[[Equation, Array], ReferenceSolution]
 Report = Callable[[int, int], None]
 """Called with (samples finished, samples in all)."""
 
@@ -105,7 +110,7 @@ def run_generation(
     """`generate`, with an account of what was done."""
     started = time.perf_counter()
     if workers != "auto":
-        workers = Whole(0, 1024).read("workers", workers)
+        workers = Int(0, 1024).read("workers", workers)
     path = store.dataset_path(spec, folder)
     partial = path.with_suffix(".partial")
     kept = computed = 0
@@ -201,7 +206,7 @@ def compute_block(spec: DatasetSpec, solver: Solver, number: int) -> bytes:
     )
 
 
-def _checked(equation: Equation, answer: Truth, resolution: int) -> Truth:
+def _checked(equation: Equation, answer: ReferenceSolution, resolution: int) -> ReferenceSolution:
     expected = (len(answer.inputs), *equation.solution_shape(resolution))
     if answer.solution.shape != expected or answer.solved.shape != expected[:1]:
         got = f"{answer.solution.shape} and {answer.solved.shape}"
@@ -216,14 +221,15 @@ def _compute(
 ) -> Iterator[tuple[int, bytes]]:
     """The missing blocks with their numbers, in any order."""
     # looked up here and sent along: a worker has not seen what the caller's script registered
-    block = partial(compute_block, spec, truth.dispatch(type(spec.equation)))
+    block = partial(compute_block, spec, solve_reference.dispatch(type(spec.equation)))
     waiting = iter(missing)
     if scheduler is None and workers == "auto":
         started = time.perf_counter()
         for number in islice(waiting, 1):
             yield number, block(number)
         ahead = (len(missing) - 1) * (time.perf_counter() - started)
-        workers = min(available_cores(), len(missing) - 1) if ahead > PATIENCE else 1
+        many = ahead > PATIENCE and installed()
+        workers = min(available_cores(), len(missing) - 1) if many else 1
     if scheduler is None and (workers == "auto" or workers < 2):
         for number in waiting:
             yield number, block(number)

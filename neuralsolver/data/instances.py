@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from tokenize import TokenError
 
 import numpy as np
 
-from neuralsolver.data.truth import truncate_spectrum, truth, working_resolution
+from neuralsolver.data.array_files import read_field
+from neuralsolver.data.reference_solution import (
+    solve_reference,
+    truncate_spectrum,
+    working_resolution,
+)
 from neuralsolver.equations import Equation, NavierStokes, Problem
+from neuralsolver.equations.base import Array, generator
 from neuralsolver.errors import InvalidInput
-from neuralsolver.limits import SEED, check_memory
+from neuralsolver.fields.grid import Side
+from neuralsolver.limits import SEED, Int, check_memory
 
 INSTANCE_KEY = 1
 """The random key of instances drawn for a user."""
@@ -37,44 +44,82 @@ def random_problem(equation: Equation, resolution: int, seed: int = 0) -> Proble
     >>> tuple(ns.random_problem(ns.Poisson(), 16, seed=3).inputs.shape)
     (1, 1, 16, 16)
     """
-    SEED.read("seed", seed)
+    return random_on(equation, (resolution,) * equation.dimension, seed)
+
+
+def read_problem(
+    equation: Equation,
+    given: str | Path,
+    shape: Sequence[int] | None = None,
+    *,
+    lengths: Sequence[float] | None = None,
+    sides: Sequence[Side] | None = None,
+) -> Problem:
+    """The problem whose inputs a user gives.
+
+    Args:
+        equation: The equation.
+        given: A file with the inputs (`array_files`), or a number: the same at every point.
+        shape: Points along every axis; needed for a number.
+        lengths: Lengths of the domain.
+        sides: Boundary conditions of every axis.
+
+    Returns:
+        The problem.
+
+    Raises:
+        InvalidInput: The file, the number or the grid does not suit the equation.
+    """
+    field = read_field("--input", given)
+    if not field.ndim and shape is not None:
+        channels = () if len(equation.input_names) == 1 else (len(equation.input_names),)
+        check_points(math.prod(shape))
+        field = np.full((*channels, *shape), float(field))
+    elif field.ndim >= 2 and field.shape[-1] == field.shape[-2]:
+        square = field.shape[-1] * field.shape[-2]
+        check_size(equation, field.shape[-1], max(1, field.size // max(1, square)))
+    else:
+        check_points(field.size)
+    axes = len(lengths or sides or ()) or equation.dimension
+    # one axis more is that of a batch
+    several = field.ndim == axes + 1 and len(equation.input_names) == 1
+    return Problem(equation, field, lengths=lengths, sides=sides, batch=several)
+
+
+def random_on(
+    equation: Equation,
+    shape: Sequence[int],
+    seed: int,
+    *,
+    lengths: Sequence[float] | None = None,
+    sides: Sequence[Side] | None = None,
+) -> Problem:
+    """A random problem on a rectangle: the random field of a square, cut to its points."""
+    if len(shape) != equation.dimension:
+        expected = f"a file or a number on a grid of {len(shape)} axes"
+        raise InvalidInput("--input", expected, f"none, and {equation.name} draws squares")
+    seed, resolution = SEED.read("seed", seed), max(shape)
     check_size(equation, resolution)
+    resolution = Int(1).read("resolution", resolution)
+    if isinstance(equation, NavierStokes):
+        field = _flow_start(equation, resolution, seed)
+    else:
+        field = equation.sample(generator(seed, INSTANCE_KEY, 0), resolution)
+    field = field[(slice(None), *(slice(int(n)) for n in shape))]
+    # one field, as a user would give it
+    return Problem(equation, field[0] if len(field) == 1 else field, lengths=lengths, sides=sides)
+
+
+def _flow_start(equation: NavierStokes, resolution: int, seed: int) -> Array:
+    """What a random vorticity has become at `start_time`, (1, n, n)."""
     fine = working_resolution(equation, resolution)
     drawn = Problem.random(equation, fine, seed=seed, key=INSTANCE_KEY)
-    if not isinstance(equation, NavierStokes):
-        field = drawn.inputs[0].numpy()  # one field, as a user would give it
-        return Problem(equation, field[0] if len(field) == 1 else field)
     # only the first frame is wanted; the others are as near as possible
     brief = dataclasses.replace(equation, time_order=2, frames=2, frame_spacing=1e-6)
-    start = truth(brief, drawn.inputs.numpy()).inputs
-    return Problem(equation, truncate_spectrum(start, resolution)[0, 0])
+    start = truncate_spectrum(solve_reference(brief, drawn.inputs.numpy()).inputs, resolution)
+    return np.asarray(start[0])
 
 
-def read_problem(equation: Equation, file: str | Path) -> Problem:
-    """The problem whose inputs are the one array of a .npy file."""
-    try:
-        with open(file, "rb") as opened:
-            if not opened.seekable():
-                raise InvalidInput("--input", "a regular file", file)
-            version = np.lib.format.read_magic(opened)
-            read_header = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
-            }.get(version)
-            if read_header is None:
-                raise ValueError("an unknown version of the format")
-            shape, _, kind = read_header(opened)
-        if kind.hasobject:
-            raise ValueError("Python objects")
-        check_memory("--input", f"shape {shape}", float(math.prod(shape)) * kind.itemsize)
-        if len(shape) >= 2 and shape[-1] == shape[-2]:
-            square = shape[-1] * shape[-2]
-            check_size(equation, shape[-1], max(1, math.prod(shape) // max(1, square)))
-        field = np.load(file, allow_pickle=False)
-    except InvalidInput:
-        raise
-    except (ValueError, EOFError, SyntaxError, TokenError, OverflowError, RecursionError) as error:
-        # numpy's own words advise to allow pickle, which would run what the file says
-        got = str(error).splitlines()[0][:80] if "pickle" not in str(error) else "Python objects"
-        raise InvalidInput("--input", "a .npy file of numbers", f"{file}: {got}") from None
-    return Problem(equation, field)
+def check_points(points: int) -> None:
+    """Raise InvalidInput when a solve on this many points cannot fit in memory."""
+    check_memory("--input", f"{points} points", 8.0 * FIELDS_AT_ONCE * points)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuralsolver.equations import ForcedDarcy, Known, Problem, generator
+from neuralsolver.equations import FixedValues, ForcedDarcy, Problem, generator
 from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.reference.newton import factorised
 from neuralsolver.reference.random_fields import cosine_field, two_phase
@@ -64,8 +64,8 @@ class ShapedExamples:
         return self._problem(index), self.solutions[index]
 
     def _problem(self, index: Any) -> Problem:
-        known = Known(self.held[index], self.values[index])
-        return Problem(self.equation, self.inputs[index], known=known)
+        known = FixedValues(self.held[index], self.values[index])
+        return Problem(self.equation, self.inputs[index], fixed=known)
 
 
 def _draw(rng: np.random.Generator, resolution: int) -> tuple[Any, Any, Any]:

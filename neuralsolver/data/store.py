@@ -1,7 +1,7 @@
 """Datasets on disk: one self-describing HDF5 file each, the same bytes every time.
 
     inputs      (N, C, n, n)                        one chunk per sample, gzip, shuffled, with a
-    solution    (N, 1, n, n) or (N, 1, T, n, n)     checksum: a flipped bit is an error when read
+    solution    (N, U, n, n) or (N, U, T, n, n)     checksum: a flipped bit is an error when read
     rejected    (N,)                                drawn fields without a solution, per sample
 
 While it is being generated, a dataset is a folder of blocks, each a small HDF5 file of compressed
@@ -33,7 +33,7 @@ from neuralsolver.equations import Equation
 from neuralsolver.equations.base import Array
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.files import write_whole
-from neuralsolver.limits import RESOLUTION, SEED, Limit, Text, Whole, check_memory
+from neuralsolver.limits import RESOLUTION, SEED, Choice, Int, Limit, check_memory
 
 FORMAT = "neuralsolver dataset 1"
 
@@ -276,12 +276,12 @@ def _attributes(spec: DatasetSpec) -> dict[str, Any]:
 
 
 ATTRIBUTES: dict[str, Limit] = {
-    "equation": Text(),
-    "fingerprint": Text(),
-    "constants": Text(),
-    "count": Whole(1),
+    "equation": Choice(),
+    "fingerprint": Choice(),
+    "constants": Choice(),
+    "count": Int(1),
     "resolution": RESOLUTION,
-    "split": Text(SPLITS),
+    "split": Choice(SPLITS),
     "seed": SEED,
 }
 """What every file of ours says of itself."""

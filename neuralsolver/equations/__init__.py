@@ -3,24 +3,24 @@
 from neuralsolver.equations.base import Equation, generator
 from neuralsolver.equations.boxes import DarcyBox
 from neuralsolver.equations.darcy import Darcy, ForcedDarcy
-from neuralsolver.equations.grid import Grid
+from neuralsolver.equations.fixed_values import FixedValues
 from neuralsolver.equations.helmholtz import Helmholtz
-from neuralsolver.equations.known import Known
 from neuralsolver.equations.navier_stokes import NavierStokes
 from neuralsolver.equations.poisson import Poisson
 from neuralsolver.equations.problem import Problem
 from neuralsolver.equations.registry import EQUATIONS, equation_named, register
 from neuralsolver.equations.sensors import Observed, Sensors
+from neuralsolver.fields.grid import Grid
 
 __all__ = [
     "EQUATIONS",
     "Darcy",
     "DarcyBox",
     "Equation",
+    "FixedValues",
     "ForcedDarcy",
     "Grid",
     "Helmholtz",
-    "Known",
     "NavierStokes",
     "Observed",
     "Poisson",

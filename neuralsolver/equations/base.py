@@ -24,9 +24,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from neuralsolver.equations.grid import Grid
 from neuralsolver.equations.units import Units
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.grid import Grid, unit_grid
+from neuralsolver.fields.space import Field, Space
+from neuralsolver.limits import FINITE, POSITIVE
 
 Array = npt.NDArray[np.float64]
 
@@ -40,9 +42,9 @@ class Equation(ABC):
 
     >>> import neuralsolver as ns
     >>> class Membrane(ns.Equation):
-    ...     linear, jacobian_reads = True, ()
-    ...     def residual(self, u, inputs):
-    ...         return ns.laplacian(u) - ns.from_interior(ns.interior(inputs))
+    ...     linear, jacobian_depends_on = True, ()
+    ...     def residual(self, space, u, inputs):
+    ...         return ns.laplacian(u, space.grid) - space.zero_boundary(inputs)
     ...     def sample(self, rng, resolution):
     ...         return ns.cosine_field(rng, resolution)[None]
     >>> ns.check_equation(Membrane())
@@ -63,8 +65,15 @@ class Equation(ABC):
     minimum_resolution: ClassVar[int] = 8
     dimension: ClassVar[int] = 2
     """The axes of the grid it is stated on: the square, or the cube."""
-    any_grid: ClassVar[bool] = False
-    """Whether it knows other grids than that of the unit square (`residual_on`)."""
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The unknown fields; override it where one has a boundary of its own."""
+        return tuple(Field(name) for name in self.unknowns)
+
+    def space(self, grid: Grid) -> Space:
+        """The unknown fields on a grid."""
+        return Space(grid, self.fields, self.frames)
 
     @property
     def stencil_reach(self) -> int:
@@ -96,18 +105,28 @@ class Equation(ABC):
         gradients instead of GMRES."""
         return False
 
+    def wavelengths_on(self, grid: Grid) -> float:
+        """How many wavelengths fit across a grid, zero where solutions do not oscillate: with many
+        of them J is indefinite, and iterations stall."""
+        return 0.0
+
     @property
-    def jacobian_reads(self) -> tuple[str, ...]:
+    def jacobian_depends_on(self) -> tuple[str, ...]:
         """What ∂F/∂u depends on, among "inputs" and "solution"; a safe answer is both."""
         return ("inputs", "solution")
 
     @abstractmethod
-    def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
-        """F(u; f), differentiable; the resolution is read off the tensors."""
+    def residual(self, space: Space, u: Tensor, inputs: Tensor) -> Tensor:
+        """F(u; f), differentiable, zero where nothing is solved for.
 
-    def residual_on(self, grid: Grid, u: Tensor, inputs: Tensor) -> Tensor:
-        """F on the points of any grid, for equations that know how (`any_grid`)."""
-        raise InvalidInput("grid", f"the unit square, which is all {self.name} knows", grid)
+        Args:
+            space: The unknown fields on their grid, of any lengths and sides.
+            u: The fields, (batch, field, x, y[, z]).
+            inputs: The inputs, (batch, channel, x, y[, z]).
+
+        Returns:
+            The residual of every field, in the shape of u.
+        """
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
@@ -115,12 +134,17 @@ class Equation(ABC):
 
     def impose(self, u: Tensor, inputs: Tensor) -> Tensor:
         """u with the values that are known beforehand: zero on the walls, if there are any."""
-        return self.grid(u.shape[-1]).zero_walls(u)
+        return self.space(self.grid(u.shape[-1])).zero_boundary(u)
 
     def first_guess(self, inputs: Tensor) -> Tensor:
         """The field one begins with, zero by default; its residual is the unit of all others."""
         shape = (inputs.shape[0], *self.solution_shape(inputs.shape[-1]))
         return self.impose(inputs.new_zeros(shape), inputs)
+
+    def moved(self, fields: Tensor, chance: Array) -> Tensor:
+        """The fields of each sample, moved by a symmetry of the equation; `chance` (B, 4) in [0, 1)
+        chooses which. Inputs and solution move alike. By default there is none."""
+        return fields
 
     def invert_linear_part(self, residual: Tensor) -> Tensor | None:
         """L⁻¹r for a part L of ∂F/∂u that is inverted exactly and cheaply, where one is known."""
@@ -128,6 +152,10 @@ class Equation(ABC):
 
     def invert_linearisation(self, u: Tensor) -> Callable[[Tensor], Tensor] | None:
         """How L⁻¹r becomes J(u)⁻¹r, nearly, where that is known: see `invert_linear_part`."""
+        return None
+
+    def integrate(self, inputs: Tensor) -> Tensor | None:
+        """The solution by time stepping, (batch, field, frame, x, y), where there is time."""
         return None
 
     def conditioning(self, inputs: Tensor) -> Tensor:
@@ -145,26 +173,43 @@ class Equation(ABC):
 
     def grid(self, resolution: int) -> Grid:
         """The points of the unit square (or cube), `resolution` along each axis."""
-        make = Grid.torus if self.boundary == "torus" else Grid.between_walls
-        return make(*self.dimension * (resolution,))
+        return unit_grid(self.boundary == "torus", *self.dimension * (resolution,))
 
-    def smallest_singular_value(self, inputs: Tensor) -> Tensor | None:
+    def smallest_singular_value(
+        self, grid: Grid, inputs: Tensor, fixed_inside: bool = False
+    ) -> Tensor | None:
         """A proven lower bound on the singular values of ∂F/∂u for each sample, where one is known.
 
         With it a residual bounds the error of a linear equation: ‖u − u*‖ ≤ ‖F(u)‖ / σ.
+
+        Args:
+            grid: The points.
+            inputs: The inputs, (batch, channel, x, y[, z]).
+            fixed_inside: Whether points that are not on a wall are known, too.
         """
         return None
 
-    def smallest_singular_value_on(self, grid: Grid, inputs: Tensor) -> Tensor | None:
-        """The same on any grid, and however many points of it are known."""
+    def in_lengths(self, length: float) -> tuple[Equation, float] | None:
+        """With lengths measured in `length`: the equation that u/σ solves for the same f, and σ."""
         return None
 
-    def in_lengths(self, length: float) -> tuple[Equation, float]:
-        """With lengths measured in `length`: the equation that u/σ solves for the same f, and σ."""
-        raise InvalidInput("grid", f"the unit square, which is all {self.name} knows", length)
+    def natural_units(self, inputs: Tensor, fixed: Tensor) -> Units | None:
+        """The same problem with numbers of ordinary size; None where it has them.
 
-    def natural_units(self, inputs: Tensor) -> Units | None:
-        """The same problem with numbers of ordinary size; None where it has them."""
+        Args:
+            inputs: The inputs, (batch, field, x, y).
+            fixed: The largest |u| among the fixed values of each sample, (batch,), zero for none.
+
+        Returns:
+            The equation, the inputs and the powers of two that lead back.
+        """
+        return None
+
+    def network_unit(self, inputs: Tensor) -> Tensor | None:
+        """What u is divided by where a network reads it, (batch,), beside the powers of two.
+
+        Networks know problems of one size; J⁻¹ of this problem is so many times as large as theirs.
+        """
         return None
 
     @property
@@ -225,16 +270,22 @@ def plain(value: Any) -> Any:
 
 def check_positive(name: str, value: float) -> None:
     """Raise InvalidInput unless a physical constant is positive and finite."""
-    value = plain(value)
-    if not (np.isfinite(value) and value > 0):
-        raise InvalidInput(name, "a positive finite number", value)
+    POSITIVE.read(name, _one_number(name, value))
 
 
 def check_finite(name: str, value: float) -> None:
     """Raise InvalidInput unless a physical constant is finite."""
-    value = plain(value)
-    if not np.isfinite(value):
-        raise InvalidInput(name, "a finite number", value)
+    FINITE.read(name, _one_number(name, value))
+
+
+def _one_number(name: str, value: Any) -> Any:
+    """A number, or a tensor that is one."""
+    number = isinstance(value, int | float | np.integer | np.floating)
+    one = isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex()
+    if not (number or one):
+        shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor | np.ndarray) else ""
+        raise InvalidInput(name, "one real number", type(value).__name__ + shape)
+    return plain(value)
 
 
 def generator(seed: int, *key: int) -> np.random.Generator:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from torch import Tensor
 
 from neuralsolver.equations.base import Array
 from neuralsolver.equations.darcy import ForcedDarcy
@@ -36,11 +35,6 @@ class DarcyBox(ForcedDarcy):
     """
 
     dimension: ClassVar[int] = 3
-
-    def smallest_singular_value(self, inputs: Tensor) -> Tensor | None:
-        if self.stencil != "flux":
-            return None
-        return self.smallest_singular_value_on(self.grid(inputs.shape[-1]), inputs)
 
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
         uniform = rng.random() < UNIFORM

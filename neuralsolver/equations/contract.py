@@ -8,13 +8,19 @@ says as a Jacobian with entries missing. `check_equation` tries each and names w
     residual     the shape of u, finite, zero on the walls, differentiable, sample by sample
     walls        `impose` leaves u alone where it is free, and imposing twice is imposing once
     reach        a change of u at one point changes F at most `stencil_reach` points away
+    lengths      F knows the lengths of its grid, or refuses all but the unit square
     linear       F(au + bv) − F(0) = a(F(u) − F(0)) + b(F(v) − F(0)), if it says so
-    jacobian     J d is the same for other inputs or another u, unless `jacobian_reads` names them
+    jacobian     J d is the same for other inputs or another u, unless `jacobian_depends_on` says
+                 otherwise
+
+Of several unknown fields each is tried by itself: one of small numbers does not hide behind the
+others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -62,6 +68,7 @@ def _wrong(equation: Equation, n: int, seed: int) -> Iterator[str]:
             yield f"{name} of a finite field is not finite"
             return
     yield from _wrong_walls(problem, u)
+    yield from _wrong_lengths(problem, u)
     yield from _wrong_batches(problem, u)
     try:
         yield from _wrong_derivatives(problem, u, v)
@@ -86,21 +93,35 @@ def _sampled(equation: Equation, n: int, seed: int) -> tuple[Problem | None, str
 
 
 def _wrong_walls(problem: Problem, u: Tensor) -> Iterator[str]:
-    grid, residual = problem.grid, problem.residual(u)
-    if float((residual - grid.zero_walls(residual)).abs().max()) > 0:
-        yield "the residual is not zero on the walls"
+    space, residual = problem.space, problem.residual(u)
+    outside = (residual - space.zero_boundary(residual)).transpose(0, 1).flatten(1).any(1)
+    for index in torch.nonzero(outside).flatten().tolist():
+        yield "the residual is not zero on the walls" + _of(problem, index)
     if not torch.equal(problem.impose(u), u):
         yield "imposing the known values twice is not imposing them once"
     if problem.equation.boundary == "walls" and not problem.equation.frames:
-        free = grid.interior(problem.impose(u + 1.0)) - grid.interior(u)
+        free = space.flatten(problem.impose(u + 1.0)) - space.flatten(u)
         if not bool((free == 1.0).all() | torch.isclose(free, torch.ones_like(free)).all()):
             yield "impose changes points that are not on the walls"
+
+
+def _wrong_lengths(problem: Problem, u: Tensor) -> Iterator[str]:
+    """A residual that takes every box for the unit square."""
+    if problem.equation.boundary == "torus":
+        return
+    longer = replace(problem.grid, lengths=tuple(2.0 * side for side in problem.grid.lengths))
+    try:
+        other = problem.equation.residual(problem.equation.space(longer), u, problem.inputs)
+    except InvalidInput:  # it knows the unit square only, and says so
+        return
+    if torch.equal(other, problem.residual(u)):
+        yield "the residual does not change with the lengths of the box: use space.grid"
 
 
 def _wrong_batches(problem: Problem, u: Tensor) -> Iterator[str]:
     alone = problem.select([1]).residual(u[1:])
     together = problem.residual(u)[1:]
-    if _distance(alone, together) > TOLERANCE:
+    if max(_distance(a, b) for a, b in _by_field(alone, together)) > TOLERANCE:
         yield "the residual of a sample depends on the others of its batch"
 
 
@@ -109,24 +130,30 @@ def _wrong_derivatives(problem: Problem, u: Tensor, v: Tensor) -> Iterator[str]:
     zero = problem.residual(torch.zeros_like(u))
     combined = problem.residual(2.0 * u - 3.0 * v) - zero
     parts = 2.0 * (problem.residual(u) - zero) - 3.0 * (problem.residual(v) - zero)
-    affine = _distance(combined, parts) < TOLERANCE
-    if equation.linear and not affine:
-        yield "linear is declared, but the residual is not affine in u"
+    for index in range(u.shape[1]):
+        affine = _distance(combined[:, index], parts[:, index]) < TOLERANCE
+        if equation.linear and not affine:
+            yield "linear is declared, but the residual is not affine in u" + _of(problem, index)
+        yield from _wrong_jacobian(problem, u, v, index)
+
+
+def _wrong_jacobian(problem: Problem, u: Tensor, v: Tensor, index: int) -> Iterator[str]:
+    """What is wrong with the derivative with respect to one field."""
+    equation, which = problem.equation, _of(problem, index)
     direction = torch.zeros_like(u)
     centre = u.shape[-1] // 2
-    direction[..., centre, centre] = 1.0
+    direction[:, index, ..., centre, centre] = 1.0
     here = _along(problem, u, direction)
     if equation.boundary == "walls":
-        yield from _wrong_reach(equation, here, centre)
+        yield from (wrong + which for wrong in _wrong_reach(equation, here, centre))
     swapped = Problem(equation, problem.inputs.flip(0))
-    if "inputs" not in equation.jacobian_reads:
-        change = _distance(here, _along(swapped, u, direction))
-        if change > TOLERANCE:
-            yield "jacobian_reads does not name the inputs, on which ∂F/∂u depends"
-    if "solution" not in equation.jacobian_reads:
-        change = _distance(here, _along(problem, v, direction))
-        if change > TOLERANCE:
-            yield "jacobian_reads does not name the solution, on which ∂F/∂u depends"
+    others = {"inputs": (swapped, u), "solution": (problem, v)}
+    for name, (other, point) in others.items():
+        if name in equation.jacobian_depends_on:
+            continue
+        there = _along(other, point, direction)
+        if max(_distance(a, b) for a, b in _by_field(here, there)) > TOLERANCE:
+            yield f"jacobian_depends_on does not name the {name}, on which ∂F/∂u depends{which}"
 
 
 def _wrong_reach(equation: Equation, response: Tensor, centre: int) -> Iterator[str]:
@@ -137,6 +164,15 @@ def _wrong_reach(equation: Equation, response: Tensor, centre: int) -> Iterator[
     reach = int(torch.maximum((rows - centre).abs(), (columns - centre).abs()).max())
     if reach > equation.stencil_reach:
         yield f"stencil_reach is {equation.stencil_reach}, but the residual looks {reach} away"
+
+
+def _of(problem: Problem, index: int) -> str:
+    """Which field is meant, where there are several."""
+    return "" if problem.space.scalar else f" (field {problem.space.fields[index].name})"
+
+
+def _by_field(a: Tensor, b: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    return zip(a.unbind(1), b.unbind(1), strict=True)
 
 
 def _along(problem: Problem, u: Tensor, direction: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ the physics-informed baselines: with a discontinuous a it is far from zero on th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -25,10 +26,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
-from neuralsolver.equations.grid import Grid
+from neuralsolver.equations.base import Array, Equation, check_finite, check_positive, plain
 from neuralsolver.equations.poisson import SOURCE_AMPLITUDE
-from neuralsolver.equations.stencils import (
+from neuralsolver.equations.units import Units, exponent_of, largest, scaled, with_fixed
+from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.grid import Grid
+from neuralsolver.fields.space import Space
+from neuralsolver.fields.stencils import (
     flux_divergence,
     from_interior,
     interior,
@@ -36,18 +40,24 @@ from neuralsolver.equations.stencils import (
     mirror_factor,
     wide_divergence,
 )
-from neuralsolver.equations.units import Units, largest, per_sample, unit_of
-from neuralsolver.errors import InvalidInput
+from neuralsolver.limits import Choice
 from neuralsolver.reference.random_fields import cosine_field, log_normal, two_phase
 
 REFERENCE_PERMEABILITY = 6.0
-"""The geometric mean of the paper's two phases; networks see log₂(a/6), −1 and +1 for 3 and 12."""
+"""The geometric mean of the paper's two phases; networks see log₂(a/6), −1 and +1 for 3 and 12,
+and other media relative to their own mean."""
 
-STENCILS = {"flux": (flux_divergence, 1), "wide": (wide_divergence, 2)}
-"""Name → (discrete ∇·a∇, its distance from the wall)."""
+STENCILS = {"flux": 1, "wide": 2}
+"""How far from the wall each discrete ∇·a∇ begins."""
 
 LARGEST_CONTRAST, LARGEST_DEVIATION = 1000.0, 1.75
 """Of the media that are drawn as "varied"."""
+
+
+def mean_permeability(inputs: Tensor) -> Tensor:
+    """√(min a · max a) of each sample over that of the paper's phases, 1 where networks know it."""
+    low, high = inputs.flatten(1).amin(1).double(), inputs.flatten(1).amax(1).double()
+    return low.sqrt() * high.sqrt() / REFERENCE_PERMEABILITY
 
 
 def _varied(rng: np.random.Generator, field: Array, low: float, high: float) -> Array:
@@ -88,16 +98,13 @@ class Darcy(Equation):
     medium: str = "two-phase"
 
     input_names: ClassVar[tuple[str, ...]] = ("permeability",)
-    any_grid: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_finite("source", self.source)
         check_positive("low", self.low)
         check_positive("high", self.high)
-        if self.stencil not in STENCILS:
-            raise InvalidInput("stencil", " or ".join(STENCILS), self.stencil)
-        if self.medium not in MEDIA:
-            raise InvalidInput("medium", " or ".join(MEDIA), self.medium)
+        Choice(tuple(STENCILS)).read("stencil", self.stencil)
+        Choice(tuple(MEDIA)).read("medium", self.medium)
 
     @property
     def linear(self) -> bool:
@@ -105,7 +112,7 @@ class Darcy(Equation):
 
     @property
     def stencil_reach(self) -> int:
-        return STENCILS[self.stencil][1]
+        return STENCILS[self.stencil]
 
     @property
     def self_adjoint(self) -> bool:
@@ -115,28 +122,25 @@ class Darcy(Equation):
         return grid.walled and self.self_adjoint
 
     @property
-    def jacobian_reads(self) -> tuple[str, ...]:
+    def jacobian_depends_on(self) -> tuple[str, ...]:
         return ("inputs",)
 
-    def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
-        divergence, width = STENCILS[self.stencil]
-        # −∇·(a∇u) − f, on the points where the stencil fits
-        return from_interior(interior(-divergence(inputs, u) - self.source, width), width)
-
-    def residual_on(self, grid: Grid, u: Tensor, inputs: Tensor) -> Tensor:
-        if self.stencil != "flux":
+    def residual(self, space: Space, u: Tensor, inputs: Tensor) -> Tensor:
+        grid = space.grid
+        if self.stencil == "flux":
+            outflow = grid.interior(-flux_divergence(inputs, u, grid))
+            return grid.embed(outflow - self.source)
+        if grid != self.grid(u.shape[-1]):
             raise InvalidInput("stencil", "flux on any grid but the unit square", self.stencil)
-        outflow = grid.interior(-flux_divergence(inputs, u, grid))
-        return grid.embed(outflow - self.source)
+        width = self.stencil_reach  # −∇·(a∇u) − f, on the points where the stencil fits
+        return from_interior(interior(-wide_divergence(inputs, u) - self.source, width), width)
 
-    def smallest_singular_value(self, inputs: Tensor) -> Tensor | None:
+    def smallest_singular_value(
+        self, grid: Grid, inputs: Tensor, fixed_inside: bool = False
+    ) -> Tensor | None:
         if self.stencil != "flux":
             return None
         # face means are at least min a, so −∇·a∇ ≥ min a · (−Δ) as quadratic forms
-        least = inputs.flatten(1).amin(1).double().cpu()
-        return least * laplacian_eigenvalues(inputs.shape[-1]).min()
-
-    def smallest_singular_value_on(self, grid: Grid, inputs: Tensor) -> Tensor:
         least = inputs.flatten(1).amin(1).double().cpu()
         # known points strike rows and columns of a positive matrix: nothing falls by that
         return least * laplacian_eigenvalues(grid).min() / mirror_factor(grid)
@@ -144,20 +148,27 @@ class Darcy(Equation):
     def in_lengths(self, length: float) -> tuple[Darcy, float]:
         return self, length**2
 
-    def natural_units(self, inputs: Tensor) -> Units | None:
-        low, high = inputs.flatten(1).amin(1).double(), inputs.flatten(1).amax(1).double()
-        # networks know permeabilities around one mean, so every other is brought to it
-        unit = low.sqrt() * high.sqrt() / REFERENCE_PERMEABILITY
-        source = torch.tensor([abs(self.source)], dtype=torch.float64)
-        factor = float(unit_of(source))
-        if factor == 1 and torch.allclose(unit, torch.ones_like(unit), rtol=1e-12):
+    def natural_units(self, inputs: Tensor, fixed: Tensor) -> Units | None:
+        medium = mean_permeability(inputs).log2().round().long()
+        source = torch.tensor([abs(plain(self.source))], dtype=torch.float64)
+        factor = exponent_of(source)
+        unit = with_fixed(factor - medium, source.log2() - medium, fixed)
+        # the source is one number for all samples, and so is the unit of the residual
+        changed = unit != factor - medium
+        if bool(changed.any()):
+            factor = (unit + medium)[changed].max()[None]
+        if not bool(medium.any() or factor.any()):
             return None
-        equation = replace(self, source=self.source / factor)
-        residual = torch.full_like(unit, factor)
-        return Units(equation, inputs / per_sample(unit, inputs), residual / unit, residual)
+        equation = replace(self, source=math.ldexp(plain(self.source), -int(factor)))
+        permeability = scaled(inputs, -medium)
+        return Units(equation, permeability, factor - medium, factor.expand_as(medium))
+
+    def network_unit(self, inputs: Tensor) -> Tensor | None:
+        return 1 / mean_permeability(inputs[:, :1])
 
     def conditioning(self, inputs: Tensor) -> Tensor:
-        return torch.log2(inputs / REFERENCE_PERMEABILITY)
+        mean = mean_permeability(inputs).to(inputs).view(-1, *[1] * (inputs.dim() - 1))
+        return torch.log2(inputs / (REFERENCE_PERMEABILITY * mean))
 
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
         return MEDIA[self.medium](rng, cosine_field(rng, resolution), self.low, self.high)[None]
@@ -188,35 +199,31 @@ class ForcedDarcy(Darcy):
     def conditioning_names(self) -> tuple[str, ...]:
         return ("permeability",)
 
-    def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
-        return self.residual_on(self.grid(u.shape[-1]), u, inputs)
-
-    def residual_on(self, grid: Grid, u: Tensor, inputs: Tensor) -> Tensor:
-        flow = Darcy(0.0, stencil=self.stencil).residual_on(grid, u, inputs[:, :1])
+    def residual(self, space: Space, u: Tensor, inputs: Tensor) -> Tensor:
+        grid = space.grid
+        flow = Darcy(0.0, stencil=self.stencil).residual(space, u, inputs[:, :1])
         return flow - grid.embed(self.source * grid.interior(inputs[:, 1:]))
 
-    def smallest_singular_value(self, inputs: Tensor) -> Tensor | None:
-        return self._plain_source().smallest_singular_value(inputs[:, :1])
-
-    def smallest_singular_value_on(self, grid: Grid, inputs: Tensor) -> Tensor:
-        return self._plain_source().smallest_singular_value_on(grid, inputs[:, :1])
+    def smallest_singular_value(
+        self, grid: Grid, inputs: Tensor, fixed_inside: bool = False
+    ) -> Tensor | None:
+        return super().smallest_singular_value(grid, inputs[:, :1], fixed_inside)
 
     def in_lengths(self, length: float) -> tuple[ForcedDarcy, float]:
         return self, length**2
 
-    def natural_units(self, inputs: Tensor) -> Units | None:
-        flow = self._plain_source().natural_units(inputs[:, :1])
-        size = unit_of(largest(inputs[:, 1:]))
-        if flow is None and bool((size == 1).all()):
+    def natural_units(self, inputs: Tensor, fixed: Tensor) -> Units | None:
+        medium = mean_permeability(inputs[:, :1]).log2().round().long()
+        scale = torch.tensor([abs(plain(self.source))], dtype=torch.float64)
+        factor, source = exponent_of(scale), largest(inputs[:, 1:]).double()
+        usual, size = factor + exponent_of(source) - medium, scale.log2() + source.log2() - medium
+        unit = with_fixed(usual, size, fixed)
+        total = unit + medium
+        if not bool(medium.any() or factor.any() or total.any() or exponent_of(source).any()):
             return None
-        one = torch.ones_like(size)
-        unit = one if flow is None else flow.residual / flow.solution
-        factor = one if flow is None else flow.residual
-        permeability = inputs[:, :1] / per_sample(unit, inputs)
-        source = inputs[:, 1:] / per_sample(size, inputs)
-        equation = replace(self, source=self.source / float(factor[0]))
-        total = factor * size
-        return Units(equation, torch.cat([permeability, source], 1), total / unit, total)
+        parts = (scaled(inputs[:, :1], -medium), scaled(inputs[:, 1:], factor - total))
+        equation = replace(self, source=math.ldexp(plain(self.source), -int(factor)))
+        return Units(equation, torch.cat(parts, 1), unit, total)
 
     def conditioning(self, inputs: Tensor) -> Tensor:
         return super().conditioning(inputs[:, :1])
@@ -231,6 +238,3 @@ class ForcedDarcy(Darcy):
         Equation.check_inputs(self, inputs)
         if not bool((inputs[:, :1] > 0).all()):
             raise InvalidInput("permeability", "positive values", float(inputs[:, :1].min()))
-
-    def _plain_source(self) -> Darcy:
-        return Darcy(self.source, self.low, self.high, self.stencil, self.medium)

@@ -14,18 +14,24 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from neuralsolver.equations.base import Array, Equation, check_finite, check_positive, plain
-from neuralsolver.equations.grid import Grid
 from neuralsolver.equations.poisson import SOURCE_AMPLITUDE
-from neuralsolver.equations.stencils import laplacian, laplacian_eigenvalues, mirror_factor
-from neuralsolver.equations.units import Units, largest, per_sample, unit_of
+from neuralsolver.equations.units import Units, exponent_of, largest, scaled
+from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.grid import Grid
+from neuralsolver.fields.space import Space
+from neuralsolver.fields.stencils import laplacian, laplacian_eigenvalues, mirror_factor
 from neuralsolver.reference.random_fields import cosine_field
 
 NONLINEAR_SOURCE_AMPLITUDE = 50.0
 """Half the linear amplitude: at 100 the shifted regime κ = 3, λ = 4 has no solution for half of the
 fields, at 50 for fewer than one in ten."""
+
+LARGEST_WAVENUMBER = 1e150
+"""The square of a larger one is infinite."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,6 @@ class Helmholtz(Equation):
     """
 
     dependent: ClassVar[tuple[str, ...]] = ("source_amplitude",)
-    any_grid: ClassVar[bool] = True
 
     wavenumber: float = 1.0
     nonlinearity: float = 0.0
@@ -48,7 +53,11 @@ class Helmholtz(Equation):
 
     def __post_init__(self) -> None:
         check_finite("wavenumber", self.wavenumber)
+        if abs(plain(self.wavenumber)) > LARGEST_WAVENUMBER:
+            expected = f"at most {LARGEST_WAVENUMBER:g} in size"
+            raise InvalidInput("wavenumber", expected, self.wavenumber)
         check_finite("nonlinearity", self.nonlinearity)
+        check_finite("source_amplitude", self.source_amplitude)
         if self.source_amplitude == 0.0:
             amplitude = SOURCE_AMPLITUDE if self.linear else NONLINEAR_SOURCE_AMPLITUDE
             object.__setattr__(self, "source_amplitude", amplitude)
@@ -72,32 +81,32 @@ class Helmholtz(Equation):
         # below the first resonance Δ + κ² is negative
         return float(plain(self.wavenumber)) ** 2 < float(laplacian_eigenvalues(grid).min())
 
+    def wavelengths_on(self, grid: Grid) -> float:
+        return abs(float(plain(self.wavenumber))) * max(grid.lengths) / (2 * math.pi)
+
     @property
-    def jacobian_reads(self) -> tuple[str, ...]:
+    def jacobian_depends_on(self) -> tuple[str, ...]:
         return () if self.linear else ("solution",)
 
-    def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
-        return self.residual_on(self.grid(u.shape[-1]), u, inputs)
-
-    def residual_on(self, grid: Grid, u: Tensor, inputs: Tensor) -> Tensor:
+    def residual(self, space: Space, u: Tensor, inputs: Tensor) -> Tensor:
+        grid = space.grid
         centre = grid.interior(u)
         reaction = self.wavenumber**2 * centre - grid.interior(inputs)
         if not self.linear:
             reaction = reaction + self.nonlinearity * centre**3
         return laplacian(u, grid) + grid.embed(reaction)
 
-    def smallest_singular_value(self, inputs: Tensor) -> Tensor | None:
+    def smallest_singular_value(
+        self, grid: Grid, inputs: Tensor, fixed_inside: bool = False
+    ) -> Tensor | None:
         if not self.linear:
             return None
-        distances = (laplacian_eigenvalues(inputs.shape[-1]) - self.wavenumber**2).abs()
-        return distances.min().expand(inputs.shape[0])
-
-    def smallest_singular_value_on(self, grid: Grid, inputs: Tensor) -> Tensor | None:
-        least = laplacian_eigenvalues(grid).min() - float(self.wavenumber) ** 2
+        distances = laplacian_eigenvalues(grid) - self.wavenumber**2
+        if grid.walled and not fixed_inside:
+            return distances.abs().min().expand(inputs.shape[0])
         # an indefinite operator may become singular when points of it are known
-        if not self.linear or least <= 0:
-            return None
-        return (least / mirror_factor(grid)).expand(inputs.shape[0])
+        least = distances.min()
+        return None if least <= 0 else (least / mirror_factor(grid)).expand(inputs.shape[0])
 
     def in_lengths(self, length: float) -> tuple[Helmholtz, float]:
         constants = {
@@ -106,15 +115,16 @@ class Helmholtz(Equation):
         }
         return replace(self, **constants), length**2
 
-    def natural_units(self, inputs: Tensor) -> Units | None:
-        size = largest(inputs)
+    def natural_units(self, inputs: Tensor, fixed: Tensor) -> Units | None:
+        size = torch.maximum(largest(inputs).double(), fixed.double())
         # with λu³ the unit of u is a constant of the equation: that of the largest field
-        unit = unit_of(size if self.linear else size.max().expand_as(size))
-        strength = 0.0 if self.linear else self.nonlinearity * float(unit[0].square())
-        if not (bool((unit != 1).any()) and math.isfinite(strength)):
+        unit = exponent_of(size if self.linear else size.max().expand_as(size))
+        factor = torch.ldexp(torch.ones(1, dtype=torch.float64), 2 * unit[:1].cpu()).item()
+        strength = 0.0 if self.linear else self.nonlinearity * factor
+        if not (bool(unit.any()) and math.isfinite(plain(strength))):
             return None
         equation = replace(self, nonlinearity=strength)
-        return Units(equation, inputs / per_sample(unit, inputs), unit, unit)
+        return Units(equation, scaled(inputs, -unit), unit, unit)
 
     @property
     def unique_where_definite(self) -> bool:

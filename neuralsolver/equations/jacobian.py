@@ -2,14 +2,13 @@
 
 A residual whose stencil reaches s points couples a point only to those at most s away. Points that
 agree modulo 2s+1 in every direction therefore never meet in one residual value, and one directional
-derivative serves them all: (2s+1)ᵈ derivatives give every entry of J = ∂F/∂u exactly.
+derivative serves them all: (2s+1)ᵈ derivatives per field give every entry of J = ∂F/∂u exactly.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,12 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from neuralsolver.equations.grid import Grid
 from neuralsolver.equations.problem import Problem
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.grid import Grid
+
+LEAST_FIELD_UNIT = 1e-6
+"""Below this share of the largest a field's residual is rounding, and no unit."""
 
 Operator = Callable[[Tensor], Tensor]
 
@@ -41,92 +43,121 @@ def linearisation(problem: Problem, u: Tensor) -> Operator:
     return lambda direction: torch.autograd.grad(transposed, v, direction, retain_graph=True)[0]
 
 
-def probes(
-    problem: Problem, u: Tensor, period: int | None = None
-) -> Iterator[tuple[tuple[int, ...], Tensor]]:
-    """The colours of the points, each with the field that is one on it and zero elsewhere.
+def jacobian_blocks(problem: Problem, u: Tensor) -> Tensor:
+    """The dense block of J(u) at every point, (batch, row field, column field, x, y[, z]).
 
-    Around a ring the colours must not meet either: there it may take one more to close it.
+    Rows in which nothing is to be solved are those of the identity. Only the points of a colour
+    themselves are looked at, so they need be no more than s+1 apart.
     """
-    period = period or 2 * problem.equation.stencil_reach + 1
-    lines = []
-    for n, ring in zip(problem.grid.shape, problem.grid.periodic, strict=True):
-        colours = torch.arange(n, device=u.device) % period
-        if ring and n % period:  # the last few points get colours of their own
-            rest = n % period
-            colours[n - rest :] = period + torch.arange(rest, device=u.device)
-        lines.append(colours)
-    for colour in itertools.product(*(range(int(line.max()) + 1) for line in lines)):
-        chosen = [(line == c).to(u) for line, c in zip(lines, colour, strict=True)]
-        probe = functools.reduce(torch.mul, torch.meshgrid(*chosen, indexing="ij"))
-        yield colour, probe.expand(u.shape)
+    jacobian, fields = linearisation(problem, u), u.shape[1]
+    blocks = torch.zeros_like(u)[:, :, None].repeat(1, 1, fields, *[1] * (u.dim() - 2))
+    for number, probe in problem.space.probes(u, problem.equation.stencil_reach + 1):
+        blocks[:, :, number] += probe[:, number : number + 1] * jacobian(probe)
+    empty = (blocks == 0).all(2)
+    diagonal = torch.diagonal(blocks, dim1=1, dim2=2).movedim(-1, 1)
+    diagonal += empty.to(u)
+    return blocks
 
 
 def jacobian_diagonal(problem: Problem, u: Tensor) -> Tensor:
-    """diag J(u) as a field, one where nothing is to be solved (the walls).
+    """diag J(u) of every field, one where nothing is to be solved (the walls)."""
+    return diagonal_of(jacobian_blocks(problem, u))
 
-    Only the points of a colour themselves are looked at, so they need be no more than s+1 apart.
-    """
-    jacobian = linearisation(problem, u)
-    diagonal = torch.zeros_like(u)
-    for _, probe in probes(problem, u, problem.equation.stencil_reach + 1):
-        diagonal += probe * jacobian(probe)
+
+def diagonal_of(blocks: Tensor) -> Tensor:
+    """The diagonal of every block as fields, one where it is zero."""
+    diagonal = torch.diagonal(blocks, dim1=1, dim2=2).movedim(-1, 1)
     return torch.where(diagonal == 0, 1.0, diagonal)
 
 
+def divide_by_blocks(r: Tensor, blocks: Tensor) -> Tensor:
+    """D⁻¹r with D the blocks of `jacobian_blocks`; zero at points where D is singular."""
+    if blocks.shape[1] == 1:
+        return r / blocks[:, 0]
+    found, _ = torch.linalg.solve_ex(blocks.movedim((1, 2), (-2, -1)), r.movedim(1, -1)[..., None])
+    return torch.nan_to_num(found[..., 0].movedim(-1, 1), 0.0, 0.0, 0.0)
+
+
 def jacobian_row_sums(problem: Problem, u: Tensor) -> Tensor:
-    """Σⱼ |J(u)ᵢⱼ| as a field: of each colour a residual value sees one point at most."""
+    """Σⱼ |J(u)ᵢⱼ| as a field: of each field and colour a residual value sees one point at most."""
     jacobian = linearisation(problem, u)
     total = torch.zeros_like(u)
-    for _, probe in probes(problem, u):
+    for _, probe in problem.space.probes(u, 2 * problem.equation.stencil_reach + 1):
         total += jacobian(probe).abs()
     return total
 
 
+def field_units(problem: Problem) -> Tensor:
+    """The size of the residual in each field over that of the largest, (batch, field, 1, …).
+
+    It is that of the first guess. A field without a source is measured by its operator: by the row
+    sums of its Jacobian over those of the largest field.
+    """
+
+    def sizes(field: Tensor) -> Tensor:
+        return field.detach().abs().amax(tuple(range(2, field.dim())), keepdim=True)
+
+    guess = problem.first_guess().detach()
+    size = sizes(problem.residual(guess))
+    largest = size.amax(1, keepdim=True)
+    silent = ~(size > LEAST_FIELD_UNIT * largest)
+    if bool(silent.any()):
+        rows = sizes(jacobian_row_sums(problem, guess)).clamp_min(torch.finfo(size.dtype).tiny)
+        unit = torch.where(largest > 0, largest, 1.0)
+        by_rows = unit * rows / rows.gather(1, size.argmax(1, keepdim=True))
+        size = torch.where(silent, by_rows, size)
+    return size / size.amax(1, keepdim=True)
+
+
 def has_sparse_jacobian(problem: Problem) -> bool:
-    """Whether `sparse_jacobian` serves a problem: one unknown, nothing moves, no spectrum."""
-    equation = problem.equation
-    return equation.boundary == "walls" and not equation.frames and len(equation.unknowns) == 1
+    """Whether `sparse_jacobian` serves a problem: nothing moves, no spectrum."""
+    return problem.equation.boundary == "walls" and not problem.equation.frames
 
 
 def sparse_jacobian(problem: Problem, u: Tensor) -> list[Any]:
-    """J(u) of each sample as scipy CSR, over the points that are not on a wall, in C order.
+    """J(u) of each sample as scipy CSR, over the unknowns in the order of `Space.flatten`.
 
     A known point is an unknown with the equation δ = 0.
     """
-    equation, grid = problem.equation, problem.grid
+    equation, grid, space = problem.equation, problem.grid, problem.space
     if not has_sparse_jacobian(problem):
-        raise InvalidInput("equation", "one unknown between walls, without frames", equation.name)
-    number = grid.unflatten(torch.arange(1.0, grid.size + 1)[None], u[:1].double())[0, 0]
-    # by the offset between a point and the one it looks at
+        raise InvalidInput("equation", "fields between walls, without frames", equation.name)
+    numbers = space.unflatten(torch.arange(1.0, space.size + 1)[None], u[:1].double())[0]
+    # by the field and the offset between a point and the one it looks at
     reach = range(-equation.stencil_reach, equation.stencil_reach + 1)
     offsets = list(itertools.product(reach, repeat=grid.dimension))
-    entries = {offset: torch.zeros_like(u) for offset in offsets}
-    jacobian, free = linearisation(problem, u), _free(problem, u)
-    beside = {offset: _looking(grid, number, offset) for offset in offsets}
-    for _, probe in probes(problem, u):
-        coloured = number * (probe[0, 0] != 0)
+    entries = {(j, o): torch.zeros_like(u) for j in range(len(numbers)) for o in offsets}
+    beside = {(j, o): _looking(grid, numbers[j], o) for j, o in entries}
+    jacobian = linearisation(problem, u)
+    # one where u is solved for, zero where it is known
+    free = torch.ones_like(u) if problem.fixed is None else (~problem.fixed.mask).to(u)
+    for j, probe in space.probes(u, 2 * equation.stencil_reach + 1):
+        coloured = numbers[j] * (probe[0, j] != 0)
         response = jacobian(probe * free)
-        for offset, entry in entries.items():
+        for offset in offsets:
             here = _looking(grid, coloured, offset) != 0
-            torch.where(here, response, entry, out=entry)
+            torch.where(here, response, entries[j, offset], out=entries[j, offset])
     # the point itself even where J is zero
-    present = [offset for offset in offsets if not any(offset) or bool(entries[offset].any())]
-    row = grid.flatten(number[None, None])[0].long().cpu().numpy() - 1
+    present = [key for key, entry in entries.items() if not any(key[1]) or bool(entry.any())]
+    row = np.arange(space.size)
+    columns_of = {
+        key: space.flatten(beside[key].expand(1, *numbers.shape))[0].long().cpu().numpy() - 1
+        for key in present
+    }
     matrices = []
     for index in range(problem.batch):
         rows, columns, values = [], [], []
-        for offset in present:
-            value = grid.flatten(entries[offset][index : index + 1])[0].detach().cpu().numpy()
-            column = grid.flatten(beside[offset][None, None])[0].long().cpu().numpy() - 1
+        for key in present:
+            value = space.flatten(entries[key][index : index + 1])[0].detach().cpu().numpy()
+            column = columns_of[key]
             kept = (value != 0) & (column >= 0)
             rows.append(row[kept])
             columns.append(column[kept])
             values.append(value[kept])
         joined = tuple(map(np.concatenate, (values, rows, columns)))
-        matrix = sparse.csr_array((joined[0], joined[1:]), shape=(grid.size, grid.size))
-        if problem.known is not None:
-            held = 1.0 - grid.flatten(free[index : index + 1]).cpu().numpy()[0]
+        matrix = sparse.csr_array((joined[0], joined[1:]), shape=(space.size, space.size))
+        if problem.fixed is not None:
+            held = 1.0 - space.flatten(free[index : index + 1]).cpu().numpy()[0]
             matrix = sparse.csr_array(matrix + sparse.diags_array(held))
         matrices.append(matrix)
     return matrices
@@ -143,8 +174,3 @@ def _looking(grid: Grid, number: Tensor, offset: tuple[int, ...]) -> Tensor:
             lost = (0, -step) if step < 0 else (n - step, step)
             number.narrow(axis, *lost).zero_()
     return number
-
-
-def _free(problem: Problem, u: Tensor) -> Tensor:
-    """One where u is solved for, zero where it is known."""
-    return torch.ones_like(u) if problem.known is None else (~problem.known.mask).to(u)

@@ -43,6 +43,8 @@ def import_equations(file: str | Path) -> ModuleType:
 
 def _send_along(module: ModuleType) -> None:
     """Workers in other processes cannot find the file: they are sent what it defines."""
-    import cloudpickle
-
+    try:
+        import cloudpickle
+    except ImportError:  # without the extra `cluster` there are no workers
+        return
     cloudpickle.register_pickle_by_value(module)

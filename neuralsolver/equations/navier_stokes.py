@@ -34,10 +34,12 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
-from neuralsolver.equations.fourier import advection, symbols, vorticity_derivatives
+from neuralsolver.equations.flow_integration import integrate_flow
 from neuralsolver.equations.tables import Tables
 from neuralsolver.equations.tangent import Tangent
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.fourier import advection, symbols, vorticity_derivatives
+from neuralsolver.fields.space import Space
 from neuralsolver.reference.random_fields import periodic_field
 
 FORCINGS = ("diagonal", "kolmogorov")
@@ -101,7 +103,7 @@ class NavierStokes(Equation):
         return "kolmogorov" if self.forcing == "kolmogorov" else "navier-stokes"
 
     @property
-    def jacobian_reads(self) -> tuple[str, ...]:
+    def jacobian_depends_on(self) -> tuple[str, ...]:
         return ("solution",)
 
     def constants(self) -> dict[str, Any]:
@@ -127,7 +129,7 @@ class NavierStokes(Equation):
             field = -self.forcing_amplitude * torch.cos(wave * r[None, :]).expand(n, n)
         return field.to(like)
 
-    def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
+    def residual(self, space: Space, u: Tensor, inputs: Tensor) -> Tensor:
         change = time_derivative(u, self.frame_spacing, self.time_order)
         if self.dealiasing != "none":
             return change + self._clean_transport(u)
@@ -208,6 +210,33 @@ class NavierStokes(Equation):
         """The linearised flow, stepped through time."""
         return Tangent(u, self.viscosity, self.frame_spacing)
 
+    def integrate(self, inputs: Tensor) -> Tensor:
+        """The frames without differences in time; each sample by itself, as fast as it is."""
+        forcing, spacing = self.forcing_field(inputs), self.frame_spacing
+        constants = (forcing, self.viscosity, spacing, self.frames)
+        return torch.cat([integrate_flow(one[None], *constants) for one in inputs])
+
+    def moved(self, fields: Tensor, chance: Array) -> Tensor:
+        """Each sample shifted, and half of them turned by π, so that the forcing stays as it is.
+
+        A shift is free along the forcing's lines and by whole periods across them. Kolmogorov's
+        forcing is even around the origin, the diagonal one around a point on r₁ + r₂ = 1/8m.
+        """
+        n, diagonal = fields.shape[-1], self.forcing == "diagonal"
+        period = n // math.gcd(n, self.forcing_wavenumber)
+        turns = not diagonal or n % (4 * self.forcing_wavenumber) == 0
+        centre = n // (4 * self.forcing_wavenumber) if diagonal else 0
+        copies = []
+        for field, (along, across, turn, _) in zip(fields, chance, strict=True):
+            first = int(along * n)
+            second = int(across * n) // period * period - (first if diagonal else 0)
+            turned = turns and turn < 0.5
+            if turned:  # r to −1 − r, in points
+                first, second = first + 1 + centre, second + 1
+            copy = field.flip(-1, -2) if turned else field
+            copies.append(copy.roll((first, second), (-2, -1)))
+        return torch.stack(copies)
+
     def check_grid(self, resolution: int) -> None:
         super().check_grid(resolution)
         if 2 * self.forcing_wavenumber >= resolution:
@@ -254,9 +283,10 @@ def time_derivative(w: Tensor, spacing: float, order: int = 2) -> Tensor:
 
 def _fourth_order(w: Tensor, spacing: float) -> Tensor:
     weights = w.new_tensor(ONE_SIDED)
-    first = torch.einsum("ij,...jkl->...ikl", weights, w[..., :5, :, :])
+    # sums and no products of matrices, which mixed precision would round
+    first = (weights[..., None, None] * w[..., None, :5, :, :]).sum(-3)
     # seen backwards in time the last frames are the first ones, and ∂ₜ changes sign
-    last = torch.einsum("ij,...jkl->...ikl", -weights.flip(0, 1), w[..., -5:, :, :])
+    last = (-weights.flip(0, 1)[..., None, None] * w[..., None, -5:, :, :]).sum(-3)
     count = w.shape[-3] - 4
     shifted = (weight * w[..., j : j + count, :, :] for j, weight in enumerate(CENTRAL) if weight)
     middle = functools.reduce(torch.add, shifted)

@@ -7,17 +7,18 @@ Networks see f but not a: the residual is the only way in which a reaches them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
-from neuralsolver.equations.grid import Grid
-from neuralsolver.equations.stencils import laplacian, laplacian_eigenvalues, mirror_factor
-from neuralsolver.equations.units import Units, extraordinary, largest, per_sample, unit_of
+from neuralsolver.equations.base import Array, Equation, check_finite, check_positive, plain
+from neuralsolver.equations.units import Units, exponent_of, largest, scaled, with_fixed
+from neuralsolver.fields.grid import Grid
+from neuralsolver.fields.space import Space
+from neuralsolver.fields.stencils import laplacian, laplacian_eigenvalues, mirror_factor
 from neuralsolver.reference.random_fields import cosine_field
 
 SOURCE_AMPLITUDE = 100.0
@@ -34,8 +35,6 @@ class Poisson(Equation):
     >>> tuple(problem.residual(problem.zeros()).shape)
     (1, 1, 16, 16)
     """
-
-    any_grid: ClassVar[bool] = True
 
     scale: float = 2.0
     source_amplitude: float = SOURCE_AMPLITUDE
@@ -56,19 +55,16 @@ class Poisson(Equation):
         return grid.walled
 
     @property
-    def jacobian_reads(self) -> tuple[str, ...]:
+    def jacobian_depends_on(self) -> tuple[str, ...]:
         return ()
 
-    def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
-        return self.residual_on(self.grid(u.shape[-1]), u, inputs)
-
-    def residual_on(self, grid: Grid, u: Tensor, inputs: Tensor) -> Tensor:
+    def residual(self, space: Space, u: Tensor, inputs: Tensor) -> Tensor:
+        grid = space.grid
         return laplacian(u, grid) - grid.embed(self.scale * grid.interior(inputs))
 
-    def smallest_singular_value(self, inputs: Tensor) -> Tensor:
-        return laplacian_eigenvalues(inputs.shape[-1]).min().expand(inputs.shape[0])
-
-    def smallest_singular_value_on(self, grid: Grid, inputs: Tensor) -> Tensor:
+    def smallest_singular_value(
+        self, grid: Grid, inputs: Tensor, fixed_inside: bool = False
+    ) -> Tensor:
         # known points strike rows and columns of −Δ, and its least eigenvalue cannot fall by that
         least = laplacian_eigenvalues(grid).min() / mirror_factor(grid)
         return least.expand(inputs.shape[0])
@@ -76,14 +72,15 @@ class Poisson(Equation):
     def in_lengths(self, length: float) -> tuple[Poisson, float]:
         return self, length**2
 
-    def natural_units(self, inputs: Tensor) -> Units | None:
-        size, scale = largest(inputs), torch.tensor([abs(self.scale)], dtype=torch.float64)
-        if not bool(extraordinary(size).any() or extraordinary(scale)):
-            return None
+    def natural_units(self, inputs: Tensor, fixed: Tensor) -> Units | None:
+        scale = torch.tensor([abs(plain(self.scale))], dtype=torch.float64)
         # a may be anything, even where a f would not fit: it goes into the unit of u
-        unit, factor = unit_of(size), float(unit_of(scale))
-        equation = replace(self, scale=self.scale / factor)
-        return Units(equation, inputs / per_sample(unit, inputs), factor * unit, factor * unit)
+        factor, source = exponent_of(scale), largest(inputs).double()
+        unit = with_fixed(factor + exponent_of(source), scale.log2() + source.log2(), fixed)
+        if not bool(factor.any() or unit.any() or exponent_of(source).any()):
+            return None
+        equation = replace(self, scale=math.ldexp(plain(self.scale), -int(factor)))
+        return Units(equation, scaled(inputs, factor - unit), unit, unit)
 
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
         return self.source_amplitude * cosine_field(rng, resolution)[None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,24 +13,33 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from neuralsolver.equations.arrays import AskedAxes, real_tensor
 from neuralsolver.equations.base import Equation, generator
-from neuralsolver.equations.grid import Grid, Side
-from neuralsolver.equations.known import Known, WallValues, with_walls
-from neuralsolver.equations.units import Units, per_sample
+from neuralsolver.equations.fixed_values import FixedValues, WallValues, with_walls
+from neuralsolver.equations.units import Units, largest, scaled
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.complex_field import REAL, is_complex, logical_names, to_complex, to_real
+from neuralsolver.fields.grid import Grid, Side
+from neuralsolver.fields.space import Space
+from neuralsolver.limits import SEED, Int
+
+DERIVED = ("field_units", "network_unit")
+"""What a problem computes once from its inputs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """An equation with its inputs, which may be numpy or torch, one field (n, n) or a batch.
+    """An equation with its inputs, which may be numpy or torch: one field (x, y), the fields of one
+    sample (field, x, y), or a batch (batch, field, x, y). `batch=True` reads (batch, x, y).
 
     Its grid is the unit square between walls where u = 0, unless
 
         lengths   a rectangle or a box                                          lengths=(2, 1)
-        sides     of every axis "walls", "flux" (none passes) or "periodic",
-                  or a pair for its two ends                   sides=("walls", ("walls", "flux"))
+        sides     of every axis "dirichlet", "neumann" (zero flux) or "periodic", or a pair
+                  for its two ends             sides=("periodic", ("dirichlet", "neumann"))
+                  (one word or number stands for all axes)
         walls     u on the walls: a number, an array, or a function of the coordinates
-        known     u anywhere
+        fixed     u anywhere
 
     say otherwise. `grid` says the first two of these at once.
 
@@ -45,8 +55,8 @@ class Problem:
     equation: Equation
     inputs: Tensor
     grid: Grid
-    known: Known | None
-    square: bool
+    fixed: FixedValues | None
+    on_native_grid: bool
     """Whether the grid is that which the equation is stated on: the unit square, or the torus."""
 
     def __init__(
@@ -54,43 +64,57 @@ class Problem:
         equation: Equation,
         inputs: Tensor | npt.ArrayLike,
         *,
-        known: Known | None = None,
+        fixed: FixedValues | None = None,
         grid: Grid | None = None,
-        lengths: Sequence[float] | None = None,
-        sides: Sequence[Side] | None = None,
+        lengths: float | Sequence[float] | None = None,
+        sides: Side | Sequence[Side] | None = None,
         walls: WallValues | None = None,
+        batch: bool = False,
     ) -> None:
-        as_numpy = not isinstance(inputs, Tensor)
-        tensor = inputs if isinstance(inputs, Tensor) else _tensor_of(equation, inputs)
-        asked = grid.shape if grid is not None else lengths or sides or (None,) * equation.dimension
-        batched = tensor.dim() - len(asked)
-        points = tuple(tensor.shape[-len(asked) :])
-        if batched not in (0, 1, 2) or (equation.any_grid is False and len(set(points)) > 1):
-            kind = "field" if equation.any_grid else "square field"
-            expected = f"a {kind} ({', '.join('n' * len(asked))}) or a batch of them"
-            raise InvalidInput(" and ".join(equation.input_names), expected, tuple(tensor.shape))
+        if not isinstance(equation, Equation):
+            raise InvalidInput("equation", "an equation, as Poisson()", type(equation).__name__)
+        channels, as_numpy = equation.input_names, not isinstance(inputs, Tensor)
+        names = " and ".join(channels)
+        pairs = any(name.endswith(REAL) for name in channels)
+        tensor = real_tensor(names, inputs, complex_too=pairs)
+        logical = len(logical_names(channels) if tensor.is_complex() else channels)
+        asked = AskedAxes.of(equation, grid, lengths, sides)
+        batched = tensor.dim() - asked.dimension
+        points = tuple(tensor.shape[-asked.dimension :])
+        square = equation.boundary == "torus"
+        if batched not in (0, 1, 2) or (square and len(set(points)) > 1):
+            kind = "square field" if square else "field"
+            expected = f"a {kind} ({', '.join('n' * asked.dimension)}) or a batch of them"
+            raise InvalidInput(names, expected, tuple(tensor.shape))
+        if 0 in tensor.shape:
+            raise InvalidInput(names, "at least one sample", tuple(tensor.shape))
+        if batched == 1 and batch is (logical > 1):
+            expected = "(batch, field, x, y), batch=True, or the lengths of a box"
+            raise InvalidInput(names, expected, tuple(tensor.shape))
         if batched == 0:
             tensor = tensor[None, None]
         elif batched == 1:
-            tensor = tensor[None] if len(equation.input_names) > 1 else tensor[:, None]
-        if 0 in tensor.shape:
-            expected = "at least one sample"
-            raise InvalidInput(" and ".join(equation.input_names), expected, tuple(tensor.shape))
+            tensor = tensor[:, None] if batch else tensor[None]
+        if tensor.is_complex() and logical < len(channels) and tensor.shape[1] == logical:
+            tensor = to_real(channels, tensor)
         equation.check_inputs(tensor)
-        grid = grid or _grid_of(equation, points, lengths, sides)
+        grid = grid or asked.grid(equation, points)
         if grid.shape != points:
             raise InvalidInput("grid", f"{points}, as the inputs", grid.shape)
+        if not isinstance(fixed, FixedValues | None):
+            expected = "FixedValues(mask, values)"
+            raise InvalidInput("fixed", expected, type(fixed).__name__)
         if walls is not None:
-            known = with_walls(grid, walls, known)
+            fixed = with_walls(equation.space(grid), walls, fixed)
         object.__setattr__(self, "equation", equation)
         object.__setattr__(self, "inputs", tensor)
         object.__setattr__(self, "grid", grid)
         shape = (tensor.shape[0], *equation.solution_shape(*points))
-        object.__setattr__(self, "known", known and known.spread(shape, tensor))
+        object.__setattr__(self, "fixed", fixed and fixed.spread(shape, tensor))
         object.__setattr__(self, "_given", (as_numpy, batched))
-        square = len(points) == equation.dimension and grid == equation.grid(points[-1])
-        object.__setattr__(self, "square", square)
-        if not square or known is not None:
+        native = len(points) == equation.dimension and grid == equation.grid(points[-1])
+        object.__setattr__(self, "on_native_grid", native)
+        if not native or fixed is not None:
             _check_determined(self)
 
     @classmethod
@@ -98,25 +122,35 @@ class Problem:
         cls, equation: Equation, resolution: int, count: int = 1, seed: int = 0, key: int = 0
     ) -> Problem:
         """`count` random instances in float64; sample i depends on (seed, key, i) only."""
+        resolution, count = (
+            Int(1).read(name, value)
+            for name, value in (("resolution", resolution), ("count", count))
+        )
+        seed, key = SEED.read("seed", seed), SEED.read("key", key)
         equation.check_grid(resolution)
         fields = [equation.sample(generator(seed, key, i), resolution) for i in range(count)]
         return cls(equation, torch.from_numpy(np.stack(fields)))
+
+    @cached_property
+    def space(self) -> Space:
+        """The unknown fields on the grid."""
+        return self.equation.space(self.grid)
 
     @property
     def resolution(self) -> int:
         return self.inputs.shape[-1]
 
     @property
-    def known_inside(self) -> bool:
+    def fixed_inside(self) -> bool:
         """Whether points are known that are not on a wall."""
-        return self.known is not None and bool(self.grid.interior(self.known.mask).any())
+        return self.fixed is not None and bool(self.grid.interior(self.fixed.mask).any())
 
     @property
     def free(self) -> Tensor:
-        """Which points are solved for, as a field (batch, 1, …): neither on a wall nor known."""
-        inside = ~self.grid.on_wall.to(self.inputs.device)
-        free = inside.expand(self.batch, 1, *self.grid.shape)
-        return free if self.known is None else free & ~self.known.mask
+        """Which values are solved for, (batch, field, x, y[, z]): neither on a wall nor known."""
+        inside = self.space.unknown.to(self.inputs.device)
+        free = inside.expand(self.batch, *inside.shape)
+        return free if self.fixed is None else free & ~self.fixed.mask
 
     @property
     def batch(self) -> int:
@@ -124,16 +158,14 @@ class Problem:
 
     def residual(self, u: Tensor) -> Tensor:
         """F(u; f), zero where u is known."""
-        if self.square:
-            residual = self.equation.residual(u, self.inputs)
-        else:
-            residual = self.equation.residual_on(self.grid, u, self.inputs)
-        return residual if self.known is None else residual.masked_fill(self.known.mask, 0.0)
+        residual = self.equation.residual(self.space, u, self.inputs)
+        return residual if self.fixed is None else residual.masked_fill(self.fixed.mask, 0.0)
 
     def impose(self, u: Tensor) -> Tensor:
         """u with its known values."""
-        u = self.equation.impose(u, self.inputs) if self.square else self.grid.zero_walls(u)
-        return u if self.known is None else torch.where(self.known.mask, self.known.values, u)
+        native = self.on_native_grid
+        u = self.equation.impose(u, self.inputs) if native else self.space.zero_boundary(u)
+        return u if self.fixed is None else torch.where(self.fixed.mask, self.fixed.values, u)
 
     def zeros(self) -> Tensor:
         """The zero guess, with the known values imposed."""
@@ -142,8 +174,8 @@ class Problem:
 
     def first_guess(self) -> Tensor:
         """The field one begins with; values on the walls are blended into it."""
-        guess = self.equation.first_guess(self.inputs) if self.square else self.zeros()
-        if self.known is None:
+        guess = self.equation.first_guess(self.inputs) if self.on_native_grid else self.zeros()
+        if self.fixed is None:
             return guess
         if any(map(any, self.grid.walls)) and not self.equation.frames:
             guess = guess + self.grid.spread_from_walls(self.impose(guess))
@@ -151,93 +183,142 @@ class Problem:
 
     def smallest_singular_value(self) -> Tensor | None:
         """A proven lower bound on the singular values of ∂F/∂u over what is solved for, if any."""
-        if self.square and not self.known_inside:
-            return self.equation.smallest_singular_value(self.inputs)
-        return self.equation.smallest_singular_value_on(self.grid, self.inputs)
+        known = self.grid, self.inputs, self.fixed_inside
+        return self.equation.smallest_singular_value(*known)
 
-    def measure(self, residual: Tensor) -> Tensor:
-        """A residual as it is measured: L⁻¹r in the units of the error where L⁻¹ is known, or r."""
+    def preconditioned_residual(self, residual: Tensor) -> Tensor:
+        """A residual as it is measured: L⁻¹r in the units of the error where L⁻¹ is known, or r.
+
+        Of several fields each is measured in its own unit, so that none hides behind another.
+        """
         integrated = self.equation.invert_linear_part(residual)
-        return residual if integrated is None else integrated
+        return self.in_field_units(residual) if integrated is None else integrated
+
+    def in_field_units(self, residual: Tensor) -> Tensor:
+        """A residual with each of several fields in its own unit; that of one field as it is."""
+        return residual if self.space.scalar else residual / self.field_units
+
+    @cached_property
+    def field_units(self) -> Tensor:
+        """The unit of the residual of each of several fields, (batch, field, 1, …)."""
+        from neuralsolver.equations.jacobian import field_units
+
+        return field_units(self)
 
     @property
     def varies(self) -> bool:
         """Whether its solution is asked for as a differentiable function of something."""
         parts = (self.inputs, *self.equation.varying)
-        known = () if self.known is None else (self.known.values,)
+        known = () if self.fixed is None else (self.fixed.values,)
         return torch.is_grad_enabled() and any(part.requires_grad for part in (*parts, *known))
 
     def detached(self) -> Problem:
         """The same with numbers that depend on nothing."""
-        known = self.known and Known(self.known.mask, self.known.values.detach())
+        known = self.fixed and FixedValues(self.fixed.mask, self.fixed.values.detach())
         equation = self.equation.with_plain_constants()
-        fixed = Problem(equation, self.inputs.detach(), known=known, grid=self.grid)
-        object.__setattr__(fixed, "_given", self._given)  # type: ignore[attr-defined]
-        return fixed
+        return self._with(equation=equation, inputs=self.inputs.detach(), fixed=known)
 
     def holding(self, mask: npt.ArrayLike | None, values: npt.ArrayLike | float) -> Problem:
         """The same with u known on the walls and where `mask` is true, from a field of values."""
-        known = with_walls(self.grid, values)
+        known = with_walls(self.space, values)
         if mask is not None:
-            inside = Known(mask, np.broadcast_to(np.asarray(values, float), np.shape(mask)))
-            known = with_walls(self.grid, values, inside)
-        held = Problem(self.equation, self.inputs, known=known, grid=self.grid)
+            field = real_tensor("values", values)
+            inside = FixedValues(
+                mask, field.expand(np.broadcast_shapes(field.shape, np.shape(mask)))
+            )
+            known = with_walls(self.space, values, inside)
+        held = Problem(self.equation, self.inputs, fixed=known, grid=self.grid)
         object.__setattr__(held, "_given", self._given)  # type: ignore[attr-defined]
         return held
 
     def select(self, index: Tensor | Sequence[int] | slice) -> Problem:
-        """The sub-batch at `index`."""
-        return self._with(self.inputs[index], index)
+        """The sub-batch at `index`; its answers are tensors of shape (batch, field, x, y)."""
+        inputs = self.inputs[index]
+        if inputs.dim() < self.inputs.dim():  # one number
+            return self.select([int(index)])  # type: ignore[arg-type]
+        if not len(inputs):
+            names = " and ".join(self.equation.input_names)
+            raise InvalidInput(names, "at least one sample", tuple(inputs.shape))
+        known = self.fixed and FixedValues(self.fixed.mask[index], self.fixed.values[index])
+        return self._with(inputs=inputs, fixed=known, _given=(False, 2))
 
     def in_precision(self, dtype: torch.dtype) -> Problem:
         """The same problem in another precision, to be restored as it was given."""
-        changed = self._with(self.inputs.to(dtype), slice(None))
-        object.__setattr__(changed, "_given", self._given)  # type: ignore[attr-defined]
-        return changed
+        if dtype == self.inputs.dtype:
+            return self
+        largest_number = torch.finfo(dtype).max
+        if largest_number < torch.finfo(self.inputs.dtype).max:
+            fields = [self.inputs] if self.fixed is None else [self.inputs, self.fixed.values]
+            size = max(float(field.abs().max()) for field in fields)
+            if size > largest_number:
+                expected = f"one that holds the inputs and fixed values, as large as {size:.2g}"
+                raise InvalidInput("precision", expected, dtype)
+        return self._moved(self.inputs.to(dtype))
 
     def on(self, device: torch.device) -> Problem:
         """The same problem on another device, to be restored as it was given."""
-        changed = self._with(self.inputs.to(device), slice(None))
-        object.__setattr__(changed, "_given", self._given)  # type: ignore[attr-defined]
-        return changed
+        return self if device == self.inputs.device else self._moved(self.inputs.to(device))
 
     def in_units(self, units: Units) -> Problem:
         """The same problem in natural units."""
-        known = self.known
+        known = self.fixed
         if known is not None:
-            known = Known(known.mask, known.values / per_sample(units.solution, known.values))
-        return Problem(units.equation, units.inputs, known=known, grid=self.grid)
+            known = FixedValues(known.mask, scaled(known.values, -units.solution))
+        return Problem(units.equation, units.inputs, fixed=known, grid=self.grid)
 
     def in_lengths(self, length: float) -> tuple[Problem, float]:
-        """The same with lengths measured in `length`, and the unit σ of its solution."""
-        equation, sigma = self.equation.in_lengths(length)
+        """The same with lengths measured in `length`, if it knows how, and the unit of u."""
+        found = self.equation.in_lengths(length)
+        if found is None:
+            return self, 1.0
+        equation, sigma = found
         lengths = tuple(side / length for side in self.grid.lengths)
-        known = self.known and Known(self.known.mask, self.known.values / sigma)
+        known = self.fixed and FixedValues(self.fixed.mask, self.fixed.values / sigma)
         grid = replace(self.grid, lengths=lengths)
-        return Problem(equation, self.inputs, known=known, grid=grid), sigma
+        return Problem(equation, self.inputs, fixed=known, grid=grid), sigma
 
     def natural(self) -> tuple[Problem, Units] | None:
-        """The same with numbers of ordinary size and sides of length one, and the units of that."""
-        mean = math.prod(self.grid.lengths) ** (1 / self.grid.dimension)
-        inner, sigma = (self, 1.0) if self.square or mean == 1.0 else self.in_lengths(mean)
-        units = inner.equation.natural_units(inner.inputs)
+        """The same with numbers and sides of ordinary size, and the units of that."""
+        length = 2.0 ** round(math.log2(self.mean_length))
+        inner, sigma = (self, 1.0) if length == 1.0 else self.in_lengths(length)
+        none = torch.zeros(self.batch, dtype=torch.long, device=self.inputs.device)
+        exponent = none + round(math.log2(sigma))
+        fixed = none.double() if inner.fixed is None else largest(inner.fixed.values)
+        units = inner.equation.natural_units(inner.inputs, fixed)
         if units is not None:
-            return inner.in_units(units), replace(units, solution=sigma * units.solution)
+            return inner.in_units(units), replace(units, solution=exponent + units.solution)
         if inner is self:
             return None
-        one = torch.ones(self.batch, dtype=torch.float64, device=self.inputs.device)
-        return inner, Units(inner.equation, inner.inputs, sigma * one, one)
+        return inner, Units(inner.equation, inner.inputs, exponent, none)
+
+    @property
+    def mean_length(self) -> float:
+        """The geometric mean of the sides; 1 on the grid that the equation is stated on."""
+        if self.on_native_grid:
+            return 1.0
+        return math.prod(self.grid.lengths) ** (1 / self.grid.dimension)
+
+    @cached_property
+    def network_unit(self) -> Tensor | float:
+        """How many times as large J⁻¹ is as that of the problems a network was trained on.
+
+        Powers of two are out of it already; it multiplies a field, and divides a u that is read.
+        """
+        unit, sigma = self.equation.network_unit(self.inputs), self.mean_length**2
+        if unit is None:
+            return sigma
+        return sigma * unit.to(self.inputs).view(-1, *[1] * (self.inputs.dim() - 1))
 
     def coarsened(self, grid: Grid) -> Problem:
         """The same problem with its inputs averaged to a coarser grid between walls."""
         known = None
-        if self.known is not None:
-            if self.known_inside:
+        if self.fixed is not None:
+            if self.fixed_inside:
                 got = "values that are known inside"
                 raise InvalidInput("grid", "the one on which values are known", got)
-            values = self.grid.prolong(self.known.values, grid)
-            known = Known(grid.on_wall.to(values.device), values)
-        return Problem(self.equation, self.grid.coarsen(self.inputs, grid), known=known, grid=grid)
+            values = self.grid.prolong(self.fixed.values, grid)
+            known = FixedValues(grid.on_wall.to(values.device), values)
+        return Problem(self.equation, self.grid.coarsen(self.inputs, grid), fixed=known, grid=grid)
 
     def resampled(self, grid: Grid) -> Problem:
         """The same problem on another torus."""
@@ -246,58 +327,63 @@ class Problem:
     def restore(self, u: Tensor) -> Any:
         """u in the kind and layout in which the inputs were given."""
         as_numpy, batched = self._given  # type: ignore[attr-defined]
+        if is_complex(self.equation.unknowns):
+            u = to_complex(u)
+        single = u.shape[1] == 1
         if batched == 0:
-            u = u[0, 0]
+            u = u[0, 0] if single else u[0]
         elif batched == 1:
-            u = u[0] if len(self.equation.input_names) > 1 else u[:, 0]
+            several = len(logical_names(self.equation.input_names)) > 1
+            u = u[0] if several else (u[:, 0] if single else u)
         return u.detach().cpu().numpy() if as_numpy else u
 
     def adopt(self, u: Tensor | npt.ArrayLike) -> Tensor:
         """A field in the layout of the inputs, or of the solution, as an iterate: the inverse of
         `restore`, with the known values imposed."""
-        given = torch.as_tensor(np.asarray(u) if not isinstance(u, Tensor) else u)
+        given = real_tensor("u0", u, complex_too=True)
         shape = (self.batch, *self.equation.solution_shape(*self.grid.shape))
-        layouts = (shape, tuple(self.restore(self.inputs.new_zeros(shape)).shape))
+        restored = tuple(self.restore(self.inputs.new_zeros(shape)).shape)
+        names = self.equation.unknowns
+        if given.is_complex() and is_complex(names) and tuple(given.shape) == restored:
+            pairs = (self.batch, len(names) // 2, *shape[2:])
+            given, restored = to_real(names, given.reshape(pairs)), shape
+        layouts = (shape, restored)
         if given.is_complex() or tuple(given.shape) not in layouts:
             expected = f"real values of shape {' or '.join(str(s) for s in dict.fromkeys(layouts))}"
             raise InvalidInput("u0", expected, f"{given.dtype}, {tuple(given.shape)}")
-        if not given.is_floating_point():
-            given = given.double()
         field = given.to(self.inputs.device).reshape(shape)
         if not bool(torch.isfinite(field).all()):
             raise InvalidInput("u0", "finite values", "NaN or infinite values")
         return self.impose(field)
 
-    def _with(self, inputs: Tensor, index: Tensor | Sequence[int] | slice) -> Problem:
-        known = self.known and Known(self.known.mask[index], self.known.values[index])
-        return Problem(self.equation, inputs, known=known, grid=self.grid)
+    def _moved(self, inputs: Tensor) -> Problem:
+        """The same with its inputs in another precision or on another device."""
+        inputs = real_tensor(" and ".join(self.equation.input_names), inputs)
+        self.equation.check_inputs(inputs)  # a small positive number may have become zero
+        known = self.fixed and self.fixed.spread(self.fixed.mask.shape, inputs)
+        return self._with(inputs=inputs, fixed=known)
 
+    def _with(self, **parts: Any) -> Problem:
+        """The same with other parts, on the grid and in the space of this one; not checked again.
 
-def _grid_of(
-    equation: Equation,
-    points: tuple[int, ...],
-    lengths: Sequence[float] | None,
-    sides: Sequence[Side] | None,
-) -> Grid:
-    """The grid that is asked for; that of the equation unless something is."""
-    stated = len(set(points)) == 1 and len(points) == equation.dimension
-    if lengths is None and sides is None and stated:
-        return equation.grid(points[0])
-    if not equation.any_grid:
-        asked = f"{points}, lengths {lengths}, sides {sides}"
-        raise InvalidInput("grid", f"the unit square, which is all {equation.name} knows", asked)
-    return Grid.with_sides(points, lengths, sides or ("walls",) * len(points))
+        Args:
+            parts: Attributes that change. An equation differs in the values of its constants only.
+        """
+        changed = object.__new__(Problem)
+        kept = {name: value for name, value in vars(self).items() if name not in DERIVED}
+        vars(changed).update(kept, **parts)
+        return changed
 
 
 def _check_determined(problem: Problem) -> None:
     """Raise InvalidInput where nothing is to be solved, or nothing determines the solution."""
-    known, grid = problem.known, problem.grid
+    known, grid = problem.fixed, problem.grid
     if known is not None:
         free = grid.interior(~known.mask).flatten(1).any(1)
         if not bool(free.all()):
             count = int((~free).sum())
             got = f"all points known in {count} of {len(free)} samples"
-            raise InvalidInput("known", "at least one point that is not known", got)
+            raise InvalidInput("fixed", "at least one point that is not known", got)
     held = known is not None and bool(known.mask.flatten(1).any(1).all())
     if held or any(map(any, grid.walls)) or problem.equation.frames:
         return
@@ -310,21 +396,3 @@ def _check_determined(problem: Problem) -> None:
             "any constant c, and nothing does unless the source has mean zero"
         )
         raise InvalidInput("sides", expected, "no wall and nothing known")
-
-
-def _tensor_of(equation: Equation, values: npt.ArrayLike) -> Tensor:
-    names = " and ".join(equation.input_names)
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        hidden = f"{int(np.ma.getmaskarray(values).sum())} masked values"
-        raise InvalidInput(names, "a value at every point (fill them first)", hidden)
-    try:
-        array = np.asarray(values)
-    except ValueError as error:  # rows of different lengths
-        raise InvalidInput(names, "an array of numbers", " ".join(str(error).split())) from None
-    if array.dtype.kind in "iub":
-        array = array.astype(np.float64)
-    if array.dtype.kind != "f":
-        raise InvalidInput(names, "real numbers", f"dtype {array.dtype}")
-    if array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float64)
-    return torch.from_numpy(np.ascontiguousarray(array))

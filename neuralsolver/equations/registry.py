@@ -14,7 +14,7 @@ from neuralsolver.equations.helmholtz import Helmholtz
 from neuralsolver.equations.navier_stokes import DEALIASING, FORCINGS, NavierStokes
 from neuralsolver.equations.poisson import Poisson
 from neuralsolver.errors import InvalidInput
-from neuralsolver.limits import Limit, Real, Text, Whole, limit_of
+from neuralsolver.limits import Choice, Float, Int, Limit, limit_of
 
 EQUATIONS: dict[str, Equation] = {}
 """Those of the paper, and what a user has registered."""
@@ -23,37 +23,37 @@ BOXES: dict[str, Equation] = {box.name: box for box in (DarcyBox(),)}
 """Equations stated on a cube: models are trained for them, but what goes through all equations
 draws, shows or compares squares."""
 
-_SIZE = Real(-1e150, 1e150)
+_SIZE = Float(-1e150, 1e150)
 """Of a source: its square is still a number."""
 
 _DARCY: dict[str, Limit] = {
     "source": _SIZE,
-    "low": Real(above=0.0, most=1e100),
-    "high": Real(above=0.0, most=1e100),
-    "stencil": Text(tuple(STENCILS)),
-    "medium": Text(tuple(MEDIA)),
+    "low": Float(above=0.0, most=1e100),
+    "high": Float(above=0.0, most=1e100),
+    "stencil": Choice(tuple(STENCILS)),
+    "medium": Choice(tuple(MEDIA)),
 }
 
 CONSTANTS: dict[type[Equation], dict[str, Limit]] = {
-    Poisson: {"scale": _SIZE, "source_amplitude": Real(above=0.0, most=1e150)},
+    Poisson: {"scale": _SIZE, "source_amplitude": Float(above=0.0, most=1e150)},
     Helmholtz: {
-        "wavenumber": Real(-1e6, 1e6),
-        "nonlinearity": Real(-1e12, 1e12),
-        "source_amplitude": Real(0.0, 1e150),
+        "wavenumber": Float(-1e6, 1e6),
+        "nonlinearity": Float(-1e12, 1e12),
+        "source_amplitude": Float(0.0, 1e150),
     },
     Darcy: _DARCY,
     DarcyBox: _DARCY,
     NavierStokes: {
-        "viscosity": Real(above=0.0, most=1e3),
-        "forcing": Text(FORCINGS),
-        "forcing_amplitude": Real(-1e6, 1e6),
-        "forcing_wavenumber": Whole(1, 100_000),
+        "viscosity": Float(above=0.0, most=1e3),
+        "forcing": Choice(FORCINGS),
+        "forcing_amplitude": Float(-1e6, 1e6),
+        "forcing_wavenumber": Int(1, 100_000),
         # beyond these an integration takes hours
-        "start_time": Real(0.0, 200.0),
-        "frame_spacing": Real(above=0.0, most=20.0),
-        "frames": Whole(1, 10_000),
-        "time_order": Whole(2, 4),
-        "dealiasing": Text(DEALIASING),
+        "start_time": Float(0.0, 200.0),
+        "frame_spacing": Float(above=0.0, most=20.0),
+        "frames": Int(1, 10_000),
+        "time_order": Int(2, 4),
+        "dealiasing": Choice(DEALIASING),
     },
 }
 """The type and range of the constants; those of other equations are of the type they have."""
@@ -113,6 +113,17 @@ def equation_named(name: str, constants: Mapping[str, Any] | None = None) -> Equ
     for key in prototype.dependent:
         values.setdefault(key, 0.0)
     return dataclasses.replace(prototype, **values)  # type: ignore[type-var]
+
+
+ACCURATE: dict[str, Any] = {"time_order": 4, "dealiasing": "2/3"}
+"""How the residual of a flow is taken where a network is trained on it."""
+
+
+def equation_to_train(name: str, constants: Mapping[str, Any] | None = None) -> Equation:
+    """The equation called `name` as it is trained: a flow with its more accurate residual."""
+    numerics = equation_named(name).numerics
+    accurate = {key: value for key, value in ACCURATE.items() if key in numerics}
+    return equation_named(name, {**accurate, **(constants or {})})
 
 
 def limits(equation: Equation) -> dict[str, Limit]:

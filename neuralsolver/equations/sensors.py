@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import csv
 import io
+import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -25,14 +26,21 @@ from neuralsolver.equations.problem import Problem
 from neuralsolver.errors import FileDamaged, InvalidInput
 
 COLUMNS = ("x", "y", "field", "value")
-FEWEST = 4
-"""A plane fits any three values: fewer sensors say nothing about a field."""
+MOST_SENSORS = 10_000
+"""The exact posterior needs a matrix with the square of this many entries: 0.8 GB."""
+LARGEST_FILE = 2**24
+"""Bytes of a table of sensors."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sensors:
-    """N sensors: `positions` (N, 2), the `fields` they see, their `values`, and the standard
-    deviation `noise` of their errors. What was measured twice alike is kept once.
+    """N sensors. What was measured twice alike is kept once.
+
+    Args:
+        positions: (N, 2) in the unit square, also between grid points.
+        fields: The field each of them sees, by its name.
+        values: What they saw, (N,).
+        noise: Standard deviation of their errors, one number or one for each sensor.
 
     >>> import neuralsolver as ns
     >>> places = [[0.25, 0.25], [0.25, 0.75], [0.75, 0.25], [0.75, 0.75]]
@@ -45,30 +53,41 @@ class Sensors:
     fields: tuple[str, ...]
     values: Array
     noise: float = 0.0
+    """The rms of all standard deviations; `deviations` (N,) has each."""
+    deviations: Array = field(default_factory=lambda: np.zeros(0))
 
     def __init__(
         self,
         positions: npt.ArrayLike,
         fields: str | Sequence[str],
         values: npt.ArrayLike,
-        noise: float = 0.0,
+        noise: float | npt.ArrayLike = 0.0,
     ) -> None:
         places = np.array(positions, dtype=np.float64)
         seen = np.array(values, dtype=np.float64)
         if places.ndim != 2 or places.shape[1] != 2:
             raise InvalidInput("sensor positions", "shape (N, 2)", places.shape)
+        if len(places) > MOST_SENSORS:
+            expected = f"at most {MOST_SENSORS} (average neighbours, or take every k-th)"
+            raise InvalidInput("sensors", expected, len(places))
         names = (fields,) * len(places) if isinstance(fields, str) else tuple(map(str, fields))
         if seen.shape != (len(places),) or len(names) != len(places):
             got = f"{seen.shape} values and {len(names)} fields"
             raise InvalidInput("sensors", f"{len(places)} values and fields", got)
-        if not (np.isfinite(noise) and noise >= 0):
+        each = np.array(noise, dtype=np.float64)
+        if each.shape not in ((), seen.shape):
+            raise InvalidInput("sensor noise", f"one number or {len(seen)}", each.shape)
+        if not (np.isfinite(each).all() and (each >= 0).all()):
             raise InvalidInput("sensor noise", "zero or a positive number", noise)
+        each = np.broadcast_to(each, seen.shape)
+        size = float(np.sqrt(np.mean(each**2))) if len(each) else 0.0
         _check_values(places, seen)
-        kept = _distinct(places, names, seen, noise)
+        kept = _distinct(places, names, seen, size)
         object.__setattr__(self, "positions", places[kept])
         object.__setattr__(self, "fields", tuple(names[i] for i in kept))
         object.__setattr__(self, "values", seen[kept])
-        object.__setattr__(self, "noise", float(noise))
+        object.__setattr__(self, "noise", size)
+        object.__setattr__(self, "deviations", each[kept])
 
     def __len__(self) -> int:
         return len(self.values)
@@ -80,20 +99,34 @@ class Sensors:
         """`count` sensors of each field (n, n), at grid points drawn with a seed."""
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(5,)))
         places, names, values = [], [], []
-        for name, field in fields.items():
-            n = len(field)
+        for name, values_there in fields.items():
+            n = len(values_there)
             if not 0 < count <= n * n:
                 raise InvalidInput("sensors", f"1 to {n * n} on this grid", count)
             index = np.stack(np.divmod(rng.choice(n * n, count, replace=False), n), 1)
             places.append(index / (n - 1))
             names += [name] * count
-            exact = np.asarray(field)[index[:, 0], index[:, 1]]
+            exact = np.asarray(values_there)[index[:, 0], index[:, 1]]
             values.append(exact + noise * rng.standard_normal(count) if noise else exact)
         return cls(np.concatenate(places), names, np.concatenate(values), noise)
 
     @classmethod
-    def read(cls, path: Path, noise: float = 0.0) -> Sensors:
-        """Sensors from a table `x,y,field,value` (.csv) or from arrays of these names (.npz)."""
+    def read(cls, path: Path, noise: float = 0.0, table: Table | None = None) -> Sensors:
+        """Sensors from a file.
+
+        Args:
+            path: A table `x,y,field,value` (.csv) or arrays of these names (.npz).
+            noise: Standard deviation of the errors.
+            table: How a table of yours is to be read instead.
+        """
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise InvalidInput("sensors", "a regular file", path)
+        if found.st_size > LARGEST_FILE:
+            expected = f"a file of at most {LARGEST_FILE} bytes, {MOST_SENSORS} sensors"
+            raise InvalidInput("sensors", expected, f"{path}, {found.st_size} bytes")
+        if table is not None:
+            return _read_own_table(path, noise, table)
         if path.suffix.lower() == ".npz":
             return _read_arrays(path, noise)
         return _read_table(path, noise)
@@ -107,10 +140,29 @@ class Sensors:
             writer.writerow([repr(float(x)), repr(float(y)), name, repr(float(value))])
         return text.getvalue()
 
-    def of(self, field: str) -> Sensors:
+    def of(self, name: str) -> Sensors:
         """Those that see one field."""
-        kept = [i for i, name in enumerate(self.fields) if name == field]
-        return Sensors(self.positions[kept], field, self.values[kept], self.noise)
+        kept = [i for i, seen in enumerate(self.fields) if seen == name]
+        return Sensors(self.positions[kept], name, self.values[kept], self.deviations[kept])
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of measurements in its own units.
+
+    Args:
+        columns: Names of the columns of x, y, the value and, optionally, its standard deviation.
+        field: The field that is seen.
+        lengths: Of the domain along x and y, in the units of the table.
+        offset: Subtracted from every value.
+        unit: Values are multiplied by this after that, deviations too.
+    """
+
+    columns: tuple[str, ...]
+    field: str
+    lengths: tuple[float, float] = (1.0, 1.0)
+    offset: float = 0.0
+    unit: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,17 +182,16 @@ class Observed:
 
     def __post_init__(self) -> None:
         self.equation.check_grid(self.resolution)
-        known = (*self.equation.input_names, *self.equation.unknowns)
+        unknowns = () if self.equation.frames else self.equation.unknowns
+        known = (*self.equation.input_names, *unknowns)
         for name in self.sensors.fields:
             if name not in known:
                 raise InvalidInput("field of a sensor", f"one of {', '.join(known)}", name)
-        if len(self.sensors) < FEWEST:
-            raise InvalidInput("sensors", f"at least {FEWEST}", len(self.sensors))
 
     @property
     def inputs_only(self) -> bool:
         """Whether no sensor sees the solution."""
-        return "solution" not in self.sensors.fields
+        return not set(self.equation.unknowns) & set(self.sensors.fields)
 
     def complete(self, inputs: Tensor | npt.ArrayLike) -> Problem:
         """The ordinary problems of inputs (S, C, n, n) that were sampled."""
@@ -161,8 +212,9 @@ class Observed:
     def _places(self) -> tuple[Tensor, Tensor, Tensor]:
         """Channel (N,), four grid points (N, 4) and their shares (N, 4) of every sensor."""
         n = self.resolution
-        order = {name: i for i, name in enumerate((*self.equation.input_names, "solution"))}
-        channel = torch.tensor([order[name] for name in self.sensors.fields])
+        names = (*self.equation.input_names, *self.equation.unknowns)
+        order = {name: i for i, name in enumerate(names)}
+        channel = torch.tensor([order[name] for name in self.sensors.fields], dtype=torch.long)
         scaled = torch.from_numpy(self.sensors.positions) * (n - 1)
         low = scaled.floor().clamp_max(n - 2).long()
         part = scaled - low
@@ -220,6 +272,28 @@ def _read_table(path: Path, noise: float) -> Sensors:
             expected = "x, y, the name of a field and a value"
             raise InvalidInput(f"{path} line {number}", expected, ",".join(row)) from None
     return Sensors(np.reshape(places, (-1, 2)), names, values, noise)
+
+
+def _read_own_table(path: Path, noise: float, table: Table) -> Sensors:
+    if len(table.columns) not in (3, 4):
+        raise InvalidInput("columns", "names of x, y, value and perhaps noise", table.columns)
+    rows = list(csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines()))
+    found = list(rows[0]) if rows else []
+    for name in table.columns:
+        if rows and name not in found:
+            raise InvalidInput(str(path), f"a column {name}", ", ".join(map(str, found)))
+    numbers = []
+    for line, row in enumerate(rows, 2):
+        try:
+            numbers.append([float(row[name]) for name in table.columns])
+        except (TypeError, ValueError):
+            raise InvalidInput(f"{path} line {line}", "numbers", str(list(row.values()))) from None
+    columns = np.reshape(numbers, (-1, len(table.columns)))
+    values = (columns[:, 2] - table.offset) * table.unit
+    each: float | Array = noise * abs(table.unit)
+    if len(table.columns) == 4:
+        each = columns[:, 3] * abs(table.unit)
+    return Sensors(columns[:, :2] / np.array(table.lengths), table.field, values, each)
 
 
 def _read_arrays(path: Path, noise: float) -> Sensors:

@@ -15,7 +15,6 @@ from neuralsolver.errors import InvalidInput
 from neuralsolver.models.fno import FNO
 from neuralsolver.models.gated_unet import GatedUNet
 from neuralsolver.models.hdit import HDiT
-from neuralsolver.models.poseidon import Poseidon
 from neuralsolver.models.song_unet import SongUNet
 from neuralsolver.models.spectral import SpectralConvolution
 from neuralsolver.models.unet import UNet
@@ -24,7 +23,6 @@ MODELS: dict[str, type[nn.Module]] = {
     "fno": FNO,
     "gated-unet": GatedUNet,
     "hdit": HDiT,
-    "poseidon": Poseidon,
     "song-unet": SongUNet,
     "unet": UNet,
 }
@@ -34,7 +32,6 @@ __all__ = [
     "MODELS",
     "GatedUNet",
     "HDiT",
-    "Poseidon",
     "SongUNet",
     "SpectralConvolution",
     "UNet",

@@ -6,9 +6,14 @@
     v    ↦ blocks_l(skip + φ_l (split(v) − skip))    way out, φ_l learned, ½ at first
     u    = patches⁻¹( Q · g ⊙ v / rms(v) )           g learned, 1 at first
 
+A linear map per patch leaves seams between patches. With `refinement` channels the tokens answer
+in features, to which those of each point are added, and a convolution K across the seams follows:
+
+    h    = patches⁻¹( Q · g ⊙ v / rms(v) ) + S a,    u = R σ( h + K σ(h) )
+
 The blocks are those of transformer_blocks.py. They start as the identity and follow a clock that
 tells the steps of an iteration apart; diffusion has the noise level in its place (Crowson et al.
-2024). For its flows the ENS paper has patch 8, widths 384 and 768, depths 2 and 11: `PAPER_SIZE`.
+2024). For its flows the ENS paper has patch 8, widths 384 and 768, depths 2 and 11.
 
 On the torus without coordinates the network commutes with shifts by the coarsest token, that is by
 p 2^(L−1) points. A grid that is no multiple of it is continued to the next one, by the other side
@@ -28,6 +33,7 @@ from torch.nn import functional
 from neuralsolver.errors import InvalidInput
 from neuralsolver.models.backbone import Backbone
 from neuralsolver.models.local import (
+    Convolution,
     PaddingMode,
     check_choice,
     check_positive,
@@ -35,15 +41,6 @@ from neuralsolver.models.local import (
     places,
 )
 from neuralsolver.models.transformer_blocks import Blocks, Mapping, RMSNorm, linear
-
-PAPER_SIZE: dict[str, Any] = {
-    "patch": 8,
-    "widths": [384, 768],
-    "depths": [2, 11],
-    "head_width": 64,
-    "mapping_width": 768,
-}
-"""What the ENS paper's flow networks change in the defaults of `HDiT`."""
 
 
 class HDiT(Backbone):
@@ -53,10 +50,12 @@ class HDiT(Backbone):
     depth once; the others attend to `kernel` × `kernel` tokens and have theirs on the way in and
     out. `feedforward` is the inner width in units of the width; `convolutional_feedforward` puts
     convolutions in its place at the level before the last. `coordinates` are read as further
-    channels: without them no place differs from another.
+    channels: without them no place differs from another. `input_sizes` are the fixed units of the
+    channels that are read, `output_size` is that of the answer.
     """
 
     clocked = True
+    input_sizes: Tensor | None
 
     def __init__(
         self,
@@ -75,6 +74,9 @@ class HDiT(Backbone):
         padding_mode: PaddingMode = "zeros",
         coordinates: bool = True,
         zero_output: bool = False,
+        refinement: int = 0,
+        input_sizes: Sequence[float] | None = None,
+        output_size: float = 1.0,
     ) -> None:
         super().__init__()
         _check(self.arguments)
@@ -106,7 +108,16 @@ class HDiT(Backbone):
             self.merge.append(linear(4 * width, widths[level + 1]))
             self.split.append(_Split(widths[level + 1], width))
         self.norm = RMSNorm(widths[0])
-        self.projection = linear(widths[0], patch**2 * out_channels, zero=zero_output)
+        self.refinement: _Refinement | None = None
+        if refinement:
+            self.projection = linear(widths[0], patch**2 * refinement)
+            channels = (in_channels + extra, refinement, out_channels)
+            self.refinement = _Refinement(*channels, padding_mode, zero=zero_output)
+        else:
+            self.projection = linear(widths[0], patch**2 * out_channels, zero=zero_output)
+        sizes = None if input_sizes is None else torch.tensor(input_sizes).view(-1, 1, 1)
+        self.register_buffer("input_sizes", sizes, persistent=False)
+        self.output_size = output_size
 
     def forward(self, x: Tensor, clock: float | Tensor = 1.0) -> Tensor:
         """The field; `clock` > 0 is one number for all samples or a tensor of one for each."""
@@ -114,6 +125,8 @@ class HDiT(Backbone):
             shape = f"shape (batch, {self.in_channels}, n, n)"
             raise InvalidInput("input", shape, tuple(x.shape))
         rows, columns = x.shape[2:]
+        if self.input_sizes is not None:
+            x = x / self.input_sizes.to(x)
         if self.coordinates:
             x = torch.cat([x, places(x, self.padding_mode)], 1)
         v: Tensor = self.lifting(_gather(self._continued(x).movedim(1, -1), self.patch))
@@ -127,7 +140,10 @@ class HDiT(Backbone):
         for blocks, split in zip(reversed(self.up), reversed(self.split), strict=True):
             v = blocks(split(v, skips.pop()), condition)
         result = _scatter(self.projection(self.norm(v)), self.patch)
-        return result.movedim(-1, 1)[:, :, :rows, :columns]
+        result = result.movedim(-1, 1)[:, :, :rows, :columns]
+        if self.refinement is not None:
+            result = self.refinement(result, x)
+        return result if self.output_size == 1.0 else result * self.output_size
 
     def _continued(self, x: Tensor) -> Tensor:
         """x on the next grid of whole tokens of the coarsest level."""
@@ -139,6 +155,27 @@ class HDiT(Backbone):
             return functional.pad(x, [0, right, 0, below])
         x = x[:, :, torch.arange(rows + below, device=x.device) % rows]
         return x[:, :, :, torch.arange(columns + right, device=x.device) % columns]
+
+
+class _Refinement(nn.Module):
+    """Features of tokens, spread over their points, to fields without seams."""
+
+    def __init__(
+        self, inputs: int, width: int, outputs: int, padding_mode: PaddingMode, *, zero: bool
+    ) -> None:
+        super().__init__()
+        self.skip = Convolution(inputs, width, 1)
+        self.across = Convolution(width, width, 3, padding_mode=padding_mode, gain=2.0)
+        self.last = Convolution(width, outputs, 1)
+        if zero:
+            for parameter in self.last.parameters():
+                nn.init.zeros_(parameter)
+
+    def forward(self, h: Tensor, x: Tensor) -> Tensor:
+        h = h + self.skip(x)
+        h = h + self.across(functional.gelu(h))
+        result: Tensor = self.last(functional.gelu(h))
+        return result
 
 
 class _Split(nn.Module):
@@ -181,10 +218,14 @@ def _clock_column(clock: float | Tensor, like: Tensor) -> Tensor:
 
 def _check(arguments: dict[str, Any]) -> None:
     """Raise InvalidInput for the first constructor argument that cannot be used."""
-    for field in ("in_channels", "out_channels", "patch", "kernel", "feedforward", "mapping_depth"):
+    names = ["in_channels", "out_channels", "patch", "kernel", "feedforward", "mapping_depth"]
+    names += ["head_width", "mapping_width", *(["refinement"] if arguments["refinement"] else [])]
+    for field in names:
         check_positive(field, arguments[field])
-    for field in ("head_width", "mapping_width"):
-        check_positive(field, arguments[field])
+    sizes = arguments["input_sizes"]
+    if sizes is not None and len(sizes) != arguments["in_channels"]:
+        expected = f"one for each of {arguments['in_channels']} channels"
+        raise InvalidInput("input_sizes", expected, len(sizes))
     check_choice("padding_mode", arguments["padding_mode"], ("zeros", "circular"))
     widths, depths, head = arguments["widths"], arguments["depths"], arguments["head_width"]
     if head % 8:

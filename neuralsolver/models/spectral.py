@@ -40,24 +40,6 @@ from neuralsolver.errors import InvalidInput
 Tables = list[tuple[Tensor, Tensor]]
 
 
-def wavenumbers_of_blocks(modes: Sequence[int]) -> tuple[int, ...]:
-    """`max_wavenumber` for "modes" as the blocks [:m], [-m:] on full axes and [:m] on the last.
-
-    The convention of the first FNO and of PINO keeps -m..m-1 and 0..m-1. We keep symmetric sets,
-    so the answer is the smallest one that contains theirs: m on the full axes, m - 1 on the last.
-    """
-    return (*modes[:-1], modes[-1] - 1)
-
-
-def wavenumbers_of_counts(counts: Sequence[int]) -> tuple[int, ...]:
-    """`max_wavenumber` for "n_modes" as a count of both signs together (neuraloperator).
-
-    There a count c keeps -c/2..c/2-1 (c even) or -(c-1)/2..(c-1)/2 (c odd), and 0..floor(c/2) on
-    the last axis. The answer, floor(c/2), is the same set for c odd and one row more for c even.
-    """
-    return tuple(count // 2 for count in counts)
-
-
 class SpectralConvolution(nn.Module):
     """A convolution over the whole torus, given by its Fourier coefficients up to a wavenumber.
 

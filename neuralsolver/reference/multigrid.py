@@ -87,7 +87,7 @@ Answer = Callable[[Array], Array]
 """r → an approximation of A⁻¹r for the columns r of a matrix, in float32."""
 
 
-class Below(Protocol):
+class CoarseSolver(Protocol):
     """What answers on the first grid that has no more than `points` along any axis."""
 
     @property
@@ -126,7 +126,7 @@ class Multigrid:
         matrix: Any,
         axes: Sequence[Axis],
         free: npt.NDArray[np.bool_],
-        below: Below | None = None,
+        below: CoarseSolver | None = None,
     ) -> None:
         self.free, self.size = free, len(free)
         kept = np.flatnonzero(free)

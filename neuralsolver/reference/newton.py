@@ -3,7 +3,6 @@
     J δ = −F,    x ← x + α δ
 
     direct     sparse LU of J
-    normal     sparse LU of JᵀJ δ = −JᵀF (Gauss-Newton): the same step, the square of the condition
     krylov     GMRES with an incomplete factorisation, to the accuracy that the step can use
 
 α = 1, ½, ¼ … is the first by which the norm of F falls. A matrix that is singular to the last digit
@@ -51,11 +50,6 @@ def factorised(matrix: Any) -> Solve:
 def direct(jacobian: Any, residual: Vector) -> Vector:
     """δ with J δ = −F."""
     return factorised(jacobian)(-residual)
-
-
-def normal(jacobian: Any, residual: Vector) -> Vector:
-    """δ with JᵀJ δ = −JᵀF."""
-    return factorised(jacobian.T @ jacobian)(-(jacobian.T @ residual))
 
 
 def krylov(jacobian: Any, residual: Vector, tolerance: float) -> tuple[Vector, int]:
@@ -106,7 +100,9 @@ def newton(
     for _ in range(steps):
         if not point.norm > target:
             return
-        direction, inner = step(point)
+        # numbers that overflow make a direction that is not finite, which is looked at below
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            direction, inner = step(point)
         after = _backtracked(function, point, direction, inner)
         if after is None:
             return

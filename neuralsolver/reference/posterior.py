@@ -59,9 +59,11 @@ class FieldPrior:
 
 
 @lru_cache(maxsize=8)
-def field_prior(resolution: int, amplitude: float = 1.0, folded: bool = True) -> FieldPrior:
+def field_prior(
+    resolution: int, amplitude: float = 1.0, folded: bool = True, inverse_length: float = 3.0
+) -> FieldPrior:
     """The prior of `amplitude` times the cosine field; `folded` joins modes equal on the grid."""
-    full = amplitude * _cosine_amplitude(2.0, 3.0)
+    full = amplitude * _cosine_amplitude(2.0, inverse_length)
     modes = np.arange(COSINE_MODES)
     if not folded or resolution >= COSINE_MODES:
         return FieldPrior(resolution, _cosines(np.linspace(0, 1, resolution), COSINE_MODES), full)
@@ -98,6 +100,7 @@ class GaussianPosterior:
     positions: Array
     of_solution: Flags
     noise: Array
+    inverse_length: float = 3.0
 
     def mean(self, values: Array) -> tuple[Array, Array]:
         """E f and E u, each (n, n)."""
@@ -132,6 +135,13 @@ class GaussianPosterior:
             parts.append(np.sqrt(np.maximum(remaining, 0.0)))
         return parts[0], parts[1]
 
+    def log_likelihood(self, values: Array) -> float:
+        """ln p(values) of this prior and noise, up to a constant; blind sensors count nothing."""
+        seen = self._unit > 0
+        determinant = 2 * np.log(np.diag(self._factor[0])[seen]).sum()
+        determinant -= 2 * np.log(self._unit[seen]).sum()
+        return -0.5 * float(values @ self._weigh(values) + determinant)
+
     def covariance(self) -> Array:
         """That of what the sensors see, without their noise, (N, N)."""
         values: Array = self._forms @ self._forms.T
@@ -140,7 +150,8 @@ class GaussianPosterior:
     @cached_property
     def prior(self) -> FieldPrior:
         direct = self.positions[~self.of_solution]
-        return field_prior(self.resolution, self.amplitude, on_grid(direct, self.resolution))
+        folded = on_grid(direct, self.resolution)
+        return field_prior(self.resolution, self.amplitude, folded, self.inverse_length)
 
     @cached_property
     def _forms(self) -> Array:
@@ -153,7 +164,7 @@ class GaussianPosterior:
             weights = bilinear_weights(self.positions[driven], self.resolution)
             # the solution operator is symmetric: the weights are moved onto f
             forms[driven] = self.prior.form(self.solution(weights))
-        return forms.reshape(len(self.positions), -1)
+        return forms.reshape(len(self.positions), modes**2)
 
     @cached_property
     def _unit(self) -> Array:

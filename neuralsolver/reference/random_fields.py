@@ -137,11 +137,6 @@ def cosine_variance(smoothness: float = 2.0, inverse_length: float = 3.0) -> flo
     return float(np.sum(_cosine_amplitude(smoothness, inverse_length) ** 2))
 
 
-def periodic_variance(smoothness: float = 2.5, inverse_length: float = 7.0) -> float:
-    """The variance of the periodic field (the same at every point), Σ σ_k²."""
-    return float(np.sum(_periodic_amplitude(smoothness, inverse_length) ** 2))
-
-
 @lru_cache(maxsize=8)
 def _cosine_basis(resolution: int) -> Array:
     """φ_p(x_i) as a matrix (n, modes). The angle pπi/(n−1) is reduced in integers: exact zeros."""

@@ -3,24 +3,18 @@
 from neuralsolver.samplers.correction import Correction
 from neuralsolver.samplers.denoiser import Denoiser
 from neuralsolver.samplers.diffusion_ens import DiffusionENS, ErrorConditionedDenoiser
-from neuralsolver.samplers.diffusion_pde import DiffusionPDE
 from neuralsolver.samplers.edm import Schedule
 from neuralsolver.samplers.exact import ExactPosterior, Fill
-from neuralsolver.samplers.forward import Forward
 from neuralsolver.samplers.palette import Palette
-from neuralsolver.samplers.pcfm import PCFM
 from neuralsolver.samplers.samples import Sampler, Samples
 
 __all__ = [
-    "PCFM",
     "Correction",
     "Denoiser",
     "DiffusionENS",
-    "DiffusionPDE",
     "ErrorConditionedDenoiser",
     "ExactPosterior",
     "Fill",
-    "Forward",
     "Palette",
     "Sampler",
     "Samples",

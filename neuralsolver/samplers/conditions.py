@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuralsolver.data.truth import truth
+from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import Darcy, Equation, Helmholtz, Poisson
 from neuralsolver.equations.base import Array
 from neuralsolver.equations.darcy import REFERENCE_PERMEABILITY
@@ -55,6 +55,11 @@ class Sizes:
 def encode_inputs(equation: Equation, inputs: Tensor) -> Tensor:
     """Inputs as networks see them."""
     return equation.conditioning(inputs)
+
+
+@encode_inputs.register
+def _logarithm(equation: Darcy, inputs: Tensor) -> Tensor:
+    return torch.log2(inputs[:, :1] / REFERENCE_PERMEABILITY)
 
 
 @singledispatch
@@ -184,7 +189,7 @@ def conditions(
 def solve_fill(equation: Equation, encoded: Tensor) -> Tensor:
     """The solution that an estimated input drives, by the reference solver."""
     inputs = decode_inputs(equation, encoded, False)
-    return torch.from_numpy(truth(equation, inputs.numpy()).solution)
+    return torch.from_numpy(solve_reference(equation, inputs.numpy()).solution)
 
 
 def random_positions(rng: np.random.Generator, resolution: int, count: int) -> Array:
@@ -200,7 +205,7 @@ def measure_sizes(equation: Equation, resolution: int, seed: int = 20, fields: i
     if len(counts) < 2:
         counts = [resolution**2 // 16, resolution**2 // 4]
     drawn = np.stack([equation.sample(rng, resolution) for _ in range(8 * fields)])
-    solved = truth(equation, drawn)
+    solved = solve_reference(equation, drawn)
     inputs, u = torch.from_numpy(solved.inputs), torch.from_numpy(solved.solution)
     encoded = encode_inputs(equation, inputs)
     prior = (_rms(encoded), _rms(u))

@@ -31,7 +31,7 @@ from neuralsolver.samplers.conditions import decode_inputs, encode_inputs
 from neuralsolver.samplers.palette import check_same
 from neuralsolver.samplers.projection import least_residual
 from neuralsolver.samplers.samples import Drawn, Sampler, Told
-from neuralsolver.solvers.iterate import Solver
+from neuralsolver.solvers.loop import Solver
 
 STEPS = 200
 FITTED = 1e-4

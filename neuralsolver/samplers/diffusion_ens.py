@@ -32,7 +32,7 @@ from neuralsolver.samplers.edm import SIGMA_DATA, Schedule, precondition
 from neuralsolver.samplers.finish import finished
 from neuralsolver.samplers.palette import Palette
 from neuralsolver.samplers.samples import Samples, Told
-from neuralsolver.solvers.iterate import Solver
+from neuralsolver.solvers.loop import Solver
 from neuralsolver.solvers.norms import residual_norm
 
 ERROR_CHANNELS = PALETTE_CHANNELS + 4

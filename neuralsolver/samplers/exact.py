@@ -10,14 +10,16 @@ See `neuralsolver.reference.posterior` and `truncated`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.optimize import minimize
 from torch import Tensor
 
-from neuralsolver.data.truth import truth
+from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import Darcy, Equation, Helmholtz, Poisson
 from neuralsolver.equations.base import Array
 from neuralsolver.equations.sensors import Observed, Sensors
@@ -37,9 +39,17 @@ NUGGET = 1e-9
 
 
 class ExactPosterior(Sampler):
-    """Exact samples of the posterior, for the random fields that the equations draw."""
+    """Exact samples of the posterior, for the random fields that the equations draw.
+
+    Args:
+        fitted: Amplitude and correlation length of a Gaussian input are those under which the
+            sensors are most likely, instead of the equation's own.
+    """
 
     name = "exact"
+
+    def __init__(self, fitted: bool = False) -> None:
+        self.fitted = fitted
 
     def _draw(
         self, observed: Sequence[Observed], count: int, seeds: Sequence[int], told: Told
@@ -47,19 +57,53 @@ class ExactPosterior(Sampler):
         drawn = []
         for i, (problem, seed) in enumerate(zip(observed, seeds, strict=True)):
             rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(6,)))
-            drawn.append(posterior_samples(problem.equation, problem, count, rng))
+            if self.fitted:
+                posterior, notes = fitted_posterior(problem)
+                inputs, u = posterior.samples(problem.sensors.values, count, rng)
+                drawn.append((_tensor(inputs), _tensor(u), notes))
+            else:
+                drawn.append(posterior_samples(problem.equation, problem, count, rng))
             told((i + 1) / len(observed))
         return drawn
 
 
-def gaussian_posterior(observed: Observed, amplitude: float, solution: LinearMap) -> Any:
+def gaussian_posterior(
+    observed: Observed, amplitude: float, solution: LinearMap
+) -> GaussianPosterior:
     """The posterior of a Gaussian input; its sensors without their values."""
     sensors = observed.sensors
-    seen = np.array([name == "solution" for name in sensors.fields])
-    noise = np.full(len(sensors), sensors.noise)
+    seen = np.array([name == "solution" for name in sensors.fields], dtype=bool)
     return GaussianPosterior(
-        observed.resolution, amplitude, solution, sensors.positions, seen, noise
+        observed.resolution, amplitude, solution, sensors.positions, seen, sensors.deviations
     )
+
+
+FEWEST_FITTED = 8
+"""Sensors that two numbers of a prior can be fitted to."""
+
+
+def fitted_posterior(observed: Observed) -> tuple[GaussianPosterior, dict[str, Any]]:
+    """The posterior under the amplitude s and inverse length τ that maximise p(values | s, τ)."""
+    if len(observed.sensors) < FEWEST_FITTED:
+        expected = f"at least {FEWEST_FITTED} to fit a prior to"
+        raise InvalidInput("sensors", expected, len(observed.sensors))
+    solution, own = linear_map(observed.equation), _amplitude(observed.equation)
+    first = gaussian_posterior(observed, own, solution)
+
+    def posterior(logs: Array) -> GaussianPosterior:
+        amplitude, length = np.exp(np.clip(logs, -20.0, 20.0))
+        return replace(first, amplitude=float(own * amplitude), inverse_length=float(3.0 * length))
+
+    def unlikely(logs: Array) -> float:
+        return -posterior(logs).log_likelihood(observed.sensors.values)
+
+    simplex = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 0.7]])
+    options: Any = {"initial_simplex": simplex, "xatol": 0.02, "fatol": 0.01, "maxfev": 120}
+    bounds = [(-10.0, 10.0), (float(np.log(1 / 3)), float(np.log(8.0)))]
+    found = minimize(unlikely, simplex[0], method="Nelder-Mead", bounds=bounds, options=options)
+    best = posterior(found.x)
+    notes = {"amplitude": best.amplitude / own, "inverse_length": best.inverse_length}
+    return best, {"prior": "fitted", **{k: round(v, 4) for k, v in notes.items()}}
 
 
 @singledispatch
@@ -115,7 +159,7 @@ def _darcy_samples(
         [posterior.samples(state, 1, rng)[0] for state in states[BETWEEN - 1 :: BETWEEN]]
     )
     permeability = np.where(fields >= 0, equation.high, equation.low)[:, None]
-    solved = truth(equation, permeability)
+    solved = solve_reference(equation, permeability)
     sizes = np.linalg.norm(states, axis=1)
     notes = {"effective_size": effective_size(sizes) / BETWEEN, "bounces": chain.bounces}
     return torch.from_numpy(permeability), torch.from_numpy(solved.solution), notes
@@ -164,7 +208,7 @@ class Fill(Sampler):
                 filled = centred(equation, filled)
             field = _tensor(filled[None])
             inputs = decode_inputs(equation, field, True)
-            u = torch.from_numpy(truth(equation, inputs.numpy()).solution)
+            u = torch.from_numpy(solve_reference(equation, inputs.numpy()).solution)
             drawn.append((inputs.expand(count, -1, -1, -1), u.expand(count, -1, -1, -1), {}))
         return drawn
 

@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Darcy, Equation, Problem
-from neuralsolver.equations.stencils import from_interior, interior
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.stencils import from_interior, interior
 from neuralsolver.samplers.conditions import Sizes
 from neuralsolver.samplers.projection import least_norm_step, project, sine_table
 from neuralsolver.samplers.samples import Samples
-from neuralsolver.solvers.iterate import Solver
+from neuralsolver.solvers.loop import Solver
 
 FINISHES = ("gauss-newton", "ens")
 SOLVED = 1e-10

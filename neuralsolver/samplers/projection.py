@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Helmholtz, Problem
-from neuralsolver.equations.stencils import from_interior, interior, laplacian_eigenvalues
+from neuralsolver.fields.stencils import from_interior, interior, laplacian_eigenvalues
 
 EPSILON = 1e-6
 """The paper's, on a system whose eigenvalues start at 400."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,6 +36,8 @@ class Samples:
     seconds: float
     method: str
     notes: dict[str, Any] = field(default_factory=dict)
+    marginal: Tensor | None = None
+    """The mean input (n, n) where the method knows it better than its samples do."""
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -46,7 +50,8 @@ class Samples:
     @property
     def mean(self) -> tuple[Tensor, Tensor]:
         """The mean input and the mean solution, (n, n)."""
-        return self.inputs.mean(0)[0], self.solutions.mean(0)[0]
+        inputs = self.inputs.mean(0)[0] if self.marginal is None else self.marginal
+        return inputs, self.solutions.mean(0)[0]
 
     @property
     def deviation(self) -> tuple[Tensor, Tensor]:
@@ -60,6 +65,16 @@ class Samples:
         wanted = torch.tensor(levels, dtype=self.inputs.dtype)
         first, second = (t[:, 0].quantile(wanted, 0) for t in (self.inputs, self.solutions))
         return first, second
+
+    @property
+    def probability(self) -> Tensor | None:
+        """P(the permeability is the high phase), (n, n), where the prior has two phases."""
+        if "phases" not in self.notes:
+            return None
+        low, high = (float(value) for value in self.notes["phases"])
+        if self.marginal is not None:
+            return (self.marginal - low) / (high - low)
+        return (self.inputs[:, 0] > math.sqrt(low * high)).double().mean(0)
 
     @cached_property
     def residual_norms(self) -> Tensor:
@@ -76,30 +91,56 @@ class Samples:
     def mismatch(self) -> Tensor:
         """The RMS difference from the sensors, over the RMS of their values, per sample."""
         missed = self.observed.mismatch(self.inputs, self.solutions)
+        if not missed.shape[1]:
+            return missed.new_zeros(len(missed))
         size = torch.from_numpy(self.observed.sensors.values).square().mean().sqrt()
         return missed.square().mean(1).sqrt() / size
 
     def summary(self) -> str:
-        """Fit, spread and residual in three lines."""
-        mean, deviation = self.mean[1], self.deviation[1]
-        spread = float(deviation.square().mean().sqrt() / mean.square().mean().sqrt())
+        """How the answer was made, its fit, residual and spread."""
         n, count = self.observed.resolution, len(self)
+        single = self.notes.get("single", False)
+        known = f" (prior {self.notes['prior']})" if "prior" in self.notes else ""
+        made = "one answer, without error bars," if single else f"{count} samples"
         lines = [
             f"{self.observed.equation.name} {n}x{n} from {len(self.observed.sensors)} sensors: "
-            f"{count} sample{'s' * (count > 1)} by {self.method}, {self.seconds:.2f} s",
-            f"the samples miss the sensors by {float(self.mismatch.max()):.1e} of their size "
-            "(the worst sample)",
-            f"relative residual at most {float(self.relative_residual.max()):.1e}",
+            f"{made} by {self.method}{known}, {self.seconds:.2f} s"
         ]
-        if count > 1:
-            lines.append(f"spread of the solution {spread:.1%} of its size")
-        return "\n".join(lines)
+        if "misfit" in self.notes:
+            middle = float(np.median(self.notes["misfit"]))
+            lines.append(f"misfit {middle:.2f} times the noise (the median sample; 1 is ideal)")
+        elif len(self.observed.sensors):
+            worst = float(self.mismatch.max())
+            lines.append(f"the samples miss the sensors by {worst:.1e} of their size (the worst)")
+        lines.append(f"relative residual at most {float(self.relative_residual.max()):.1e}")
+        if not single:
+            for name, mean, deviation in zip(
+                (self.observed.equation.input_names[0], "solution"),
+                self.mean,
+                self.deviation,
+                strict=True,
+            ):
+                spread = float(deviation.square().mean().sqrt() / mean.square().mean().sqrt())
+                lines.append(f"spread of the {name} {spread:.1%} of its size")
+        return "\n".join(lines + [f"warning: {told}" for told in self.notes.get("warnings", [])])
 
-    def plot(self, path: str | None = None, truth: tuple[Tensor, Tensor] | None = None) -> Figure:
-        """Sensors, mean, deviation and three samples; with the true pair also what was missed."""
-        from neuralsolver.samplers.picture import plot_samples
+    def plot(
+        self,
+        path: str | None = None,
+        truth: tuple[Tensor, Tensor] | None = None,
+        *,
+        length: float = 1.0,
+    ) -> Figure:
+        """Draw sensors, mean, deviation (or probability), three samples and the misfit.
 
-        return plot_samples(self, path, truth)
+        Args:
+            path: Of the picture; none is written without.
+            truth: The true pair, drawn beside what was missed.
+            length: Of the domain's sides, for the axes.
+        """
+        from neuralsolver.plotting.samples_picture import plot_samples
+
+        return plot_samples(self, path, truth, length)
 
 
 class Sampler(ABC):

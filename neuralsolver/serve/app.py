@@ -13,50 +13,54 @@ import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request, Response, WebSocket
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 import neuralsolver
-from neuralsolver.drawing import DIVERGING, SEQUENTIAL
-from neuralsolver.errors import InvalidInput
-from neuralsolver.serve import rest, sensors
-from neuralsolver.serve.asks import invalid
-from neuralsolver.serve.guard import LOOPBACK, Guard, problem
-from neuralsolver.serve.limits import Limits
-from neuralsolver.serve.queue import LineFull
-from neuralsolver.serve.results import Results
+from neuralsolver.plotting.axes import DIVERGING, SEQUENTIAL
+from neuralsolver.serve import field_reconstruction, http_api, stories
+from neuralsolver.serve.gateway import LOOPBACK, Gateway
+from neuralsolver.serve.http_server import on_signal
 from neuralsolver.serve.service import Service
-from neuralsolver.serve.session import converse
+from neuralsolver.serve.settings import ServerSettings
+from neuralsolver.serve.stream import Streams
 
 PAGE = Path(__file__).parent / "page"
 RESULTS, HOSTS = "ENS_RESULTS", "ENS_HOSTS"
-"""Variables: the folder of results, and the host names that are answered ("*" for all)."""
-TRY_AGAIN = 1013
-"""Close code of a stream that finds all connections taken."""
+"""Variables: the folder of results, and the host names that are answered."""
+RESULT_FILES = ("*.jsonl", "tables/*.md", "figures/*.png", "figures/*.gif", "figures/*.svg")
 
 
 def create() -> FastAPI:
     """The application with the settings of the environment."""
     hosts = os.environ.get(HOSTS, ",".join(LOOPBACK))
     folder = Path(os.environ.get(RESULTS, "results/desk"))
-    names = () if hosts == "*" else tuple(hosts.split(","))
-    return make_app(Limits.from_environment(), folder, names)
+    return make_app(ServerSettings.make(), folder, tuple(hosts.split(",")))
 
 
-def make_app(limits: Limits, results: Path, hosts: tuple[str, ...] = LOOPBACK) -> FastAPI:
-    """The application with the settings given."""
-    service = Service(limits)
+def make_app(settings: ServerSettings, results: Path, hosts: tuple[str, ...] = LOOPBACK) -> FastAPI:
+    """The application with the settings given.
+
+    Args:
+        settings: The limits.
+        results: The folder of measured results; it may be absent.
+        hosts: The host names that are answered.
+    """
+    service = Service(settings)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await asyncio.get_running_loop().run_in_executor(service.solving, service.models.warm)
-        yield
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        loop = asyncio.get_running_loop()
+        on_signal(partial(loop.call_soon_threadsafe, service.stop))
+        await loop.run_in_executor(service.solving, service.models.warm)
+        yield {"settings": settings}
         service.close()
 
     app = FastAPI(
@@ -68,48 +72,22 @@ def make_app(limits: Limits, results: Path, hosts: tuple[str, ...] = LOOPBACK) -
         docs_url=None,
         redoc_url=None,
     )
-    app.state.service, app.state.results = service, Results(results)
-    app.add_middleware(Guard, limits=limits, metrics=service.metrics, hosts=hosts)
-    app.include_router(rest.routes)
-    app.include_router(sensors.routes)
-    _add_errors(app, service)
+    app.state.service, app.state.streams = service, (streams := Streams(service))
+    app.add_middleware(Gateway, settings=settings, telemetry=service.telemetry, hosts=hosts)
+    app.include_router(http_api.routes)
+    app.include_router(field_reconstruction.routes)
+    app.include_router(stories.routes)
+    app.add_api_websocket_route("/stream", streams.serve)
+    app.add_exception_handler(HTTPException, _passed_on)
     _add_state(app, service)
-    _add_results(app)
-    _add_stream(app, service)
+    _add_results(app, results)
     _add_page(app)
     return app
 
 
-def _add_errors(app: FastAPI, service: Service) -> None:
-    """Everything that may go wrong has the same form."""
-
-    @app.exception_handler(InvalidInput)
-    async def wrong(request: Request, error: InvalidInput) -> Response:
-        service.metrics.refused[error.field] += 1
-        status = 404 if error.field in ("result", "figure") else 422
-        return problem(status, error.field, error.expected, error.got)
-
-    @app.exception_handler(RequestValidationError)
-    async def malformed(request: Request, error: RequestValidationError) -> Response:
-        return await wrong(request, invalid(error.errors()))
-
-    @app.exception_handler(rest.UnknownKind)
-    async def unknown(request: Request, error: rest.UnknownKind) -> Response:
-        service.metrics.refused["content-type"] += 1
-        return problem(415, "content-type", f"{rest.JSON} or {rest.NPY}", error)
-
-    @app.exception_handler(LineFull)
-    async def full(request: Request, error: LineFull) -> Response:
-        service.metrics.refused["queue"] += 1
-        answer = problem(429, "queue", "a free place", error)
-        answer.headers["Retry-After"] = "2"
-        return answer
-
-    @app.exception_handler(HTTPException)
-    async def other(request: Request, error: HTTPException) -> Response:
-        answer = problem(error.status_code, "address", "one of GET /openapi.json", request.url.path)
-        answer.headers.update(error.headers or {})
-        return answer
+async def _passed_on(request: Request, error: Exception) -> Response:
+    """Leave an error to the gateway, which gives all of them one form."""
+    raise error
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
@@ -127,49 +105,20 @@ def _add_state(app: FastAPI, service: Service) -> None:
         }
 
     @app.get("/metrics", tags=["state"], response_class=PlainTextResponse)
-    async def metrics() -> str:
+    async def metrics() -> Response:
         """Counters of this process for Prometheus."""
-        return service.metrics.text(service.places.running, len(service.places.line))
+        return Response(generate_latest(service.telemetry.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-def _add_results(app: FastAPI) -> None:
-    results: Results = app.state.results
-
+def _add_results(app: FastAPI, folder: Path) -> None:
     @app.get("/results", tags=["results"])
-    def overview() -> dict[str, Any]:
-        """What was measured: experiments, tables, figures."""
-        return results.overview()
+    def results() -> dict[str, Any]:
+        """The files of measured rows, tables and figures; each is at /results/files/NAME."""
+        found = (file for pattern in RESULT_FILES for file in sorted(folder.glob(pattern)))
+        return {"folder": folder.name, "files": [str(f.relative_to(folder)) for f in found]}
 
-    @app.get("/results/rows/{experiment}", tags=["results"])
-    def rows(experiment: str) -> list[dict[str, Any]]:
-        """Rows, each with its file, its line and the command that measures it."""
-        return results.rows(experiment)
-
-    @app.get("/results/tables/{name}", tags=["results"])
-    def table(name: str) -> dict[str, Any]:
-        """One table."""
-        return results.table(name)
-
-    @app.get("/results/figures/{name}", tags=["results"], response_class=FileResponse)
-    def figure(name: str) -> Response:
-        """One figure."""
-        file, kind = results.figure(name)
-        return FileResponse(file, media_type=kind)
-
-
-def _add_stream(app: FastAPI, service: Service) -> None:
-    @app.websocket("/stream")
-    async def stream(websocket: WebSocket) -> None:
-        if service.metrics.connections >= service.limits.connections:
-            service.metrics.refused["connections"] += 1
-            await websocket.accept()
-            await websocket.close(TRY_AGAIN, "too many connections; try again soon")
-            return
-        service.metrics.connections += 1
-        try:
-            await converse(websocket, service)
-        finally:
-            service.metrics.connections -= 1
+    if folder.is_dir():
+        app.mount("/results/files", StaticFiles(directory=folder))
 
 
 def _add_page(app: FastAPI) -> None:
@@ -182,10 +131,6 @@ def _add_page(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
     async def index() -> Response:
         return FileResponse(PAGE / "index.html")
-
-    @app.get("/favicon.ico", include_in_schema=False)
-    async def icon() -> Response:
-        return FileResponse(PAGE / "icon.svg", media_type="image/svg+xml")
 
     app.mount("/page", StaticFiles(directory=PAGE), name="page")
 

@@ -1,22 +1,26 @@
 """What the service offers: equations with their constants, the range of each, and what is drawn.
 
-A constant that is not listed here keeps the value of the training: the number of frames of a flow,
-say, decides how much memory a request takes. The range of a constant is both that of the slider and
-that of a request.
+They are listed in `page/equations.toml`. A constant that is not listed keeps the value of the
+training: the number of frames of a flow, say, decides how much memory a request takes. The range of
+a constant is both that of the slider and that of a request.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import tomllib
+from pathlib import Path
 from typing import Any, Literal
 
-RESONANCE = math.sqrt(2) * math.pi
+from pydantic import BaseModel, ConfigDict
+
+EQUATIONS = tomllib.loads((Path(__file__).parent / "page" / "equations.toml").read_text("utf-8"))
 
 
-@dataclass(frozen=True)
-class Constant:
+class Constant(BaseModel):
     """A constant that may be changed, with the values at which something happens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     symbol: str
@@ -25,12 +29,13 @@ class Constant:
     high: float
     step: float
     scale: Literal["linear", "logarithmic"] = "linear"
-    marks: tuple[tuple[float, str], ...] = ()
+    resonances: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(BaseModel):
     """One equation as the page presents it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     title: str
@@ -40,9 +45,7 @@ class Entry:
     given: str
     brush: Literal["source", "phases", "vortices"]
     amplitude: float
-    """Of a stroke of the brush."""
     largest: float
-    """The largest absolute value of an input: what the reference solver still does in time."""
     constants: tuple[Constant, ...]
 
     @property
@@ -51,142 +54,14 @@ class Entry:
         return self.brush == "vortices"
 
 
-def _viscosity(low: float, high: float) -> Constant:
-    return Constant("viscosity", "ν", "viscosity", low, high, 0.01, "logarithmic")
-
-
-def _forcing(amplitude: float, waves: int) -> tuple[Constant, Constant]:
-    return (
-        Constant("forcing_wavenumber", "m", "waves of the forcing", 1, waves, 1),
-        Constant("forcing_amplitude", "A", "strength of the forcing", 0, amplitude, 0.01),
-    )
-
-
-CATALOGUE = {
-    entry.name: entry
-    for entry in (
-        Entry(
-            "helmholtz",
-            "Helmholtz",
-            "Δu + κ²u = f",
-            "A membrane shaken with frequency κ. Near a resonance a small push moves it far.",
-            "displacement u",
-            "source f",
-            "source",
-            100.0,
-            1e6,
-            (
-                Constant(
-                    "wavenumber",
-                    "κ",
-                    "frequency",
-                    0.5,
-                    10.0,
-                    0.01,
-                    marks=(
-                        (RESONANCE, "resonance"),
-                        (math.sqrt(5) * math.pi, "resonance"),
-                        (math.sqrt(8) * math.pi, "resonance"),
-                    ),
-                ),
-            ),
-        ),
-        Entry(
-            "poisson",
-            "Poisson",
-            "Δu = a f",
-            "A membrane under a load, a temperature under heating, a potential around charges.",
-            "potential u",
-            "source f",
-            "source",
-            100.0,
-            1e6,
-            (Constant("scale", "a", "factor of the source", 0.1, 8.0, 0.1),),
-        ),
-        Entry(
-            "nonlinear-helmholtz",
-            "Nonlinear Helmholtz",
-            "Δu + κ²u + λu³ = f",
-            "The membrane grows stiffer or softer as it moves. Push too hard and no answer exists.",
-            "displacement u",
-            "source f",
-            "source",
-            40.0,
-            1e4,
-            (
-                Constant("wavenumber", "κ", "frequency", 0.5, 4.0, 0.01),
-                Constant("nonlinearity", "λ", "nonlinearity", 0.1, 6.0, 0.1),
-            ),
-        ),
-        Entry(
-            "darcy",
-            "Darcy flow",
-            "−∇·(a∇u) = f",
-            "Water pressed through rock: fast where it is open, slow where it is dense.",
-            "pressure u",
-            "permeability a",
-            "phases",
-            1.0,
-            1e3,
-            (
-                Constant("source", "f", "inflow", 10.0, 400.0, 5.0),
-                Constant("low", "a₋", "dense rock", 0.5, 6.0, 0.5),
-                Constant("high", "a₊", "open rock", 6.0, 100.0, 1.0),
-            ),
-        ),
-        Entry(
-            "navier-stokes",
-            "Navier-Stokes",
-            "∂ₜw + v·∇w = νΔw + f",
-            "Eddies in a thin layer of fluid, stirred along the diagonal. Twenty frames at once.",
-            "vorticity w",
-            "first frame",
-            "vortices",
-            0.5,
-            5.0,
-            (_viscosity(1e-5, 1e-3), *_forcing(0.3, 4)),
-        ),
-        Entry(
-            "kolmogorov",
-            "Kolmogorov flow",
-            "∂ₜw + v·∇w = νΔw − A cos 2πm r₂",
-            "A fluid pushed in stripes that wants to roll up into eddies. Forty frames at once.",
-            "vorticity w",
-            "first frame",
-            "vortices",
-            6.0,
-            30.0,
-            (_viscosity(2e-4, 2e-3), *_forcing(6.0, 6)),
-        ),
-    )
-}
+CATALOGUE = {name: Entry(name=name, **values) for name, values in EQUATIONS.items()}
 
 
 def described(entry: Entry, trained: dict[str, Any]) -> dict[str, Any]:
-    """An entry as JSON; each constant with the value of the training."""
-    values = {
-        "name": entry.name,
-        "title": entry.title,
-        "formula": entry.formula,
-        "story": entry.story,
-        "unknown": entry.unknown,
-        "given": entry.given,
-        "brush": entry.brush,
-        "amplitude": entry.amplitude,
-        "flow": entry.flow,
-    }
-    constants = [
-        {
-            "name": constant.name,
-            "symbol": constant.symbol,
-            "meaning": constant.meaning,
-            "low": constant.low,
-            "high": constant.high,
-            "step": constant.step,
-            "scale": constant.scale,
-            "marks": constant.marks,
-            "trained": trained[constant.name],
-        }
-        for constant in entry.constants
-    ]
-    return {**values, "constants": constants}
+    """An entry as JSON; each constant with the value of the training and its marks."""
+    values = entry.model_dump() | {"flow": entry.flow}
+    for constant in values["constants"]:
+        constant["trained"] = trained[constant["name"]]
+        marks = constant.pop("resonances")
+        constant["marks"] = [(math.pi * math.sqrt(n), "resonance") for n in marks]
+    return values

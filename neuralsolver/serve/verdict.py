@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from neuralsolver.serve.watch import Outcome, finite
+from neuralsolver.serve.solve_steps import Outcome, finite
 
 HEADLINES = {
     "TOLERANCE": ("Solved", "good"),
     "FINISHED": ("Done", "good"),
     "PLATEAU": ("As good as it gets", "good"),
     "STALLED": ("It did not move", "bad"),
+    "AT_ROUNDING": ("As far as rounding allows", "fair"),
+    "OUT_OF_RANGE": ("Beyond floating-point numbers", "bad"),
     "STEP_LIMIT": ("Not there yet", "fair"),
     "TIME_LIMIT": ("Out of time", "fair"),
     "DIVERGED": ("It failed, and says so", "bad"),
@@ -21,7 +23,12 @@ MEANINGS = {
     "TOLERANCE": "The equation is satisfied to the accuracy you asked for.",
     "FINISHED": "It made the corrections you asked for.",
     "PLATEAU": "More corrections do not bring the residual further down.",
-    "STALLED": "The residual never left that of the start: these constants are beyond the network.",
+    "STALLED": "The residual stopped improving far above the tolerance: these constants are beyond "
+    "the network.",
+    "AT_ROUNDING": "No field of these floating-point numbers has a much smaller residual: the "
+    "tolerance asks for more.",
+    "OUT_OF_RANGE": "The answer or its residual is too large or too small for floating-point "
+    "numbers.",
     "STEP_LIMIT": "It ran out of steps before the accuracy you asked for was reached.",
     "TIME_LIMIT": "The time of one solve was up; this is the best it had by then.",
     "DIVERGED": "The corrections made it worse. The residual shows that, so you are not fooled: "
@@ -45,7 +52,7 @@ def verdict(outcome: Outcome) -> dict[str, Any]:
         headline, tone, meaning = _unconvinced(residual, steps)
     bound, estimate = _error(outcome)
     if outcome.out_of_time:
-        steps = len(outcome.curves["step"]) - 1
+        steps = max(0, len(outcome.curves["step"]) - 1)
     return {
         "status": status,
         "good": solution.good and not outcome.out_of_time,
@@ -75,12 +82,9 @@ def _unconvinced(residual: float | None, steps: int) -> tuple[str, str, str]:
 def _error(outcome: Outcome) -> tuple[float | None, float | None]:
     """The proven bound and, where there is none, the estimate."""
     solution = outcome.solution
-    bound = solution.error_bound
-    if bound is not None:
-        return finite(float(bound[0])), None
-    if not solution.estimate_is_cheap:
-        return None, None
-    estimate = solution.error_estimate
+    if solution.error_bound is not None:
+        return finite(float(solution.error_bound[0])), None
+    estimate = solution.error_estimate if solution.estimate_is_cheap else None
     return None, None if estimate is None else finite(float(estimate[0]))
 
 

@@ -1,27 +1,27 @@
 """How a Problem becomes a Solution. A network here is any callable."""
 
-from neuralsolver.solvers.acceleration import Anderson, Krylov
+from neuralsolver.solvers.acceleration import Anderson, Krylov, flexible_gmres
 from neuralsolver.solvers.batches import solve_batch
-from neuralsolver.solvers.classical import polish
-from neuralsolver.solvers.iterate import (
-    Iterate,
+from neuralsolver.solvers.loop import (
     Observation,
     Solve,
     Solver,
+    State,
     iterate,
     iterations,
 )
 from neuralsolver.solvers.multilevel import VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver
-from neuralsolver.solvers.preconditioner import flexible_gmres
+from neuralsolver.solvers.newton_krylov import polish
 from neuralsolver.solvers.solution import Solution, Status
+from neuralsolver.solvers.solve import ClassicalSolver
 from neuralsolver.solvers.stopping import FixedSteps, ResidualBelow, ResidualPlateau
 from neuralsolver.solvers.trained import TrainedSolver
 
 __all__ = [
     "Anderson",
+    "ClassicalSolver",
     "FixedSteps",
-    "Iterate",
     "Krylov",
     "NeuralSolver",
     "Observation",
@@ -30,6 +30,7 @@ __all__ = [
     "Solution",
     "Solve",
     "Solver",
+    "State",
     "Status",
     "TrainedSolver",
     "VCycle",

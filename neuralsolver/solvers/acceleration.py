@@ -19,15 +19,31 @@ residual, linearised along the differences, is smallest:
 
 The mixing minimises the physical residual, as the problem measures it, not the size of the
 correction: an iterate at which the network has nothing more to say is no solution for that.
+
+`conjugate_residuals` is `Krylov` for one vector instead of a solve, and `flexible_gmres` the same
+in the form of SciPy. `real_gmres` is GMRES by Arnoldi's method for waves, whose operator is linear
+over the real numbers only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 import torch
+from scipy.sparse.linalg import aslinearoperator
 from torch import Tensor
+from torch.linalg import vecdot
 
 from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers.iterate import Iterate, Stepper
+from neuralsolver.reference.newton import Vector
+from neuralsolver.solvers.loop import State, Stepper
+
+Map = Callable[[Tensor], Tensor]
+Complex = npt.NDArray[np.complex128]
 
 ROWS = 8
 """Directions for which room is made at a time."""
@@ -49,7 +65,7 @@ class Krylov:
         self.count = 0
         self.constant: Tensor | None = None
 
-    def __call__(self, now: Iterate) -> Tensor:
+    def __call__(self, now: State) -> Tensor:
         if not now.problem.equation.linear:
             raise InvalidInput("acceleration", "a linear equation", now.problem.equation.name)
         z = self.step(now) - now.u
@@ -57,7 +73,8 @@ class Krylov:
             self.constant = now.problem.residual(torch.zeros_like(z))
         # a direction has no length of its own: with that of F(0) little cancels in F(z) − F(0)
         z = z * _over(self.constant, now.residual)
-        q = now.problem.residual(z).sub_(self.constant).flatten(1)
+        in_units = now.problem.in_field_units
+        q = in_units(now.problem.residual(z).sub_(self.constant)).flatten(1)
         z = z.flatten(1)
         if self.images is not None and self.directions is not None:
             held = min(self.count, self.images.shape[1])
@@ -67,12 +84,12 @@ class Krylov:
                 overlap = torch.bmm(images, self._tested(z, q)[:, :, None]).mT
                 q = torch.baddbmm(q[:, None], overlap, images, alpha=-1)[:, 0]
                 z = torch.baddbmm(z[:, None], overlap, past, alpha=-1)[:, 0]
-        squared = _inner(q, self._tested(z, q)).abs()[:, None]
+        squared = vecdot(q, self._tested(z, q)).abs()[:, None]
         length = squared.sqrt().clamp_min(torch.finfo(q.dtype).tiny)
         q, z = q / length, z / length
         tested = self._tested(z, q)
         self._add(z, q)
-        share = _inner(now.residual.flatten(1), tested)[:, None]
+        share = vecdot(in_units(now.residual).flatten(1), tested)[:, None]
         answer: Tensor = now.u - (share * z).view_as(now.u)
         return answer
 
@@ -112,8 +129,8 @@ class Conjugate(Krylov):
     def _tested(self, z: Tensor, q: Tensor) -> Tensor:
         # ⟨z, Az⟩ of a direction of unit length is 1, or −1 where A is negative
         if self.images is None or self.directions is None:
-            return z * torch.sign(_inner(z, q))[:, None]
-        return z * torch.sign(_inner(self.directions[:, 0], self.images[:, 0]))[:, None]
+            return z * torch.sign(vecdot(z, q))[:, None]
+        return z * torch.sign(vecdot(self.directions[:, 0], self.images[:, 0]))[:, None]
 
 
 def _over(one: Tensor, other: Tensor) -> Tensor:
@@ -146,8 +163,8 @@ class Anderson:
         self.products: Tensor | None = None
         self.count = 0
 
-    def __call__(self, now: Iterate) -> Tensor:
-        proposal, measured = self.step(now).flatten(1), now.measured.flatten(1)
+    def __call__(self, now: State) -> Tensor:
+        proposal, measured = self.step(now).flatten(1), now.preconditioned_residual.flatten(1)
         if self.last is None:
             self.last = (proposal, measured)
             return proposal.view_as(now.u)
@@ -191,7 +208,135 @@ class Anderson:
             self.step.keep(mask)
 
 
-def _inner(a: Tensor, b: Tensor) -> Tensor:
-    """Inner product of each row."""
-    product: Tensor = torch.linalg.vecdot(a, b)
-    return product
+def conjugate_residuals(
+    operator: Map, right: Tensor, directions: Sequence[Map], count: int
+) -> Iterator[tuple[Tensor, float]]:
+    """The x of the smallest ‖right − Ax‖ over 0, 1, … `count` directions, with that norm.
+
+        z = M(r),  q = Az,  q ⟂ earlier q,    x ← x + ⟨r, q⟩/⟨q, q⟩ z
+
+    Args:
+        operator: z to Az, linear.
+        right: The right-hand side, of any shape.
+        directions: Maps M from the residual so far to the next direction, each in its turn; they
+            need not be linear, and the residual never grows.
+        count: At most so many directions; fewer where A maps one to nothing new.
+
+    Yields:
+        x in the shape of `right`, and the norm.
+    """
+    r, x = right.flatten().clone(), torch.zeros_like(right).flatten()
+    images, moves = (r.new_empty((min(count, 2 * ROWS), len(r))) for _ in range(2))
+    yield x.view_as(right), float(r.norm())
+    for taken, direction in zip(range(count), cycle(directions), strict=False):
+        z = direction(r.view_as(right)).flatten()
+        q = operator(z.view_as(right)).flatten()
+        for _ in range(2):  # once is not enough where the new one nearly lies among the old ones
+            overlap = images[:taken] @ q
+            q, z = q - overlap @ images[:taken], z - overlap @ moves[:taken]
+        length = float(q.norm())
+        if not (length > 0 and np.isfinite(length)):
+            return
+        if taken == len(images):
+            images, moves = (torch.cat([rows, torch.empty_like(rows)]) for rows in (images, moves))
+        images[taken], moves[taken] = q / length, z / length
+        share = r @ images[taken]
+        r, x = r - share * images[taken], x + share * moves[taken]
+        yield x.view_as(right), float(r.norm())
+
+
+def least_residual(
+    operator: Map, right: Tensor, directions: Sequence[Map], count: int, relative: float
+) -> tuple[Tensor, int]:
+    """x with the smallest ‖right − Ax‖ over `count` directions, or fewer if a tenth of `relative`
+    is reached, and how many they were; the arguments are those of `conjugate_residuals`."""
+    enough = 0.1 * relative * float(right.flatten().norm())
+    best = torch.zeros_like(right), 0
+    for taken, (x, left) in enumerate(conjugate_residuals(operator, right, directions, count)):
+        best = x, taken
+        if not left > enough:
+            break
+    return best
+
+
+def flexible_gmres(
+    matrix: Any,
+    right: Vector,
+    *,
+    preconditioner: Any,
+    rtol: float = 1e-8,
+    maxiter: int = 200,
+    callback: Callable[[float], None] | None = None,
+) -> tuple[Vector, int]:
+    """x with ‖right − Ax‖ ≤ rtol ‖right‖ by any preconditioner; zero, or the iterations if not.
+
+    The arguments are those of SciPy: anything that `aslinearoperator` knows. `callback` is given
+    the relative residual after each iteration.
+
+    >>> import neuralsolver as ns, numpy as np
+    >>> x, failed = ns.flexible_gmres(np.diag([1.0, 2.0]), np.ones(2), preconditioner=np.eye(2))
+    >>> x.round(6).tolist(), failed
+    ([1.0, 0.5], 0)
+    """
+    operator, inverse = aslinearoperator(matrix), aslinearoperator(preconditioner)
+    right = np.asarray(right, dtype=np.float64).ravel()
+    if not np.isfinite(right).all():
+        raise InvalidInput("right-hand side", "finite values", "NaN or infinity")
+    if operator.shape != inverse.shape or operator.shape[0] != len(right):
+        expected = f"the shape of the matrix, {operator.shape}"
+        raise InvalidInput("preconditioner", expected, f"{inverse.shape}, {len(right)} values")
+
+    def product(factor: Any) -> Map:
+        return lambda v: torch.from_numpy(np.array(factor.matvec(v.numpy()), dtype=np.float64))
+
+    size = float(np.linalg.norm(right))
+    steps = conjugate_residuals(
+        product(operator), torch.from_numpy(right.copy()), [product(inverse)], maxiter
+    )
+    for taken, (x, left) in enumerate(steps):
+        if taken and callback is not None:
+            callback(left / size)
+        if left <= rtol * size:
+            return x.numpy(), 0
+    return x.numpy(), min(taken + 1, maxiter)
+
+
+def real_gmres(
+    operator: Callable[[Complex], Complex], right: Complex, tolerance: float, directions: int
+) -> tuple[Complex, int]:
+    """GMRES for an operator that is linear over the real numbers only.
+
+    Args:
+        operator: v to A v.
+        right: b.
+        tolerance: Stop where ‖b − A x‖ is this fraction of ‖b‖.
+        directions: At most so many; there are no restarts.
+
+    Returns:
+        x and the number of directions.
+    """
+    size = float(np.linalg.norm(right))
+    if size == 0.0:
+        return right, 0
+    basis = np.empty((directions + 1, 2 * right.size))
+    hessenberg = np.zeros((directions + 1, directions))
+    basis[0] = np.ascontiguousarray(right).view(np.float64) / size
+    target = np.zeros(directions + 1)
+    target[0] = size
+    weights: Vector = np.zeros(0)
+    for j in range(directions):
+        new = np.ascontiguousarray(operator(basis[j].view(np.complex128))).view(np.float64)
+        for _ in range(2):
+            shares = basis[: j + 1] @ new
+            new = new - shares @ basis[: j + 1]
+            hessenberg[: j + 1, j] += shares
+        length = float(np.linalg.norm(new))
+        hessenberg[j + 1, j] = length
+        system = hessenberg[: j + 2, : j + 1]
+        weights = np.asarray(np.linalg.lstsq(system, target[: j + 2], rcond=None)[0], np.float64)
+        left = float(np.linalg.norm(target[: j + 2] - system @ weights))
+        if left <= tolerance * size or length == 0.0:
+            break
+        basis[j + 1] = new / length
+    used = weights.size
+    return (weights @ basis[:used]).view(np.complex128), used

@@ -21,11 +21,12 @@ from neuralsolver.equations import Problem
 from neuralsolver.equations.jacobian import has_sparse_jacobian, sparse_jacobian
 from neuralsolver.errors import InvalidInput
 from neuralsolver.reference.newton import Vector, factorised
-from neuralsolver.solvers.preconditioner import as_operator, flexible_gmres
+from neuralsolver.solvers.acceleration import flexible_gmres
+from neuralsolver.solvers.preconditioner import as_operator
 from neuralsolver.solvers.solution import Solution
 
 if TYPE_CHECKING:
-    from neuralsolver.solvers.iterate import Solver
+    from neuralsolver.solvers.loop import Solver
 
 ADJOINT_TOLERANCE = 1e-11
 ADJOINT_STEPS = 60
@@ -62,16 +63,16 @@ class _Implicit(torch.autograd.Function):
 def adjoint(solver: Solver, problem: Problem, u: Tensor, gradient: Tensor) -> Tensor:
     """λ with Jᵀλ = gradient over the unknowns of each sample; zero where u is known."""
     problem, u = problem.in_precision(torch.float64), u.double()
-    grid = problem.grid
-    shares = grid.flatten(grid.weights[None, None])[0].numpy()
-    right = grid.flatten(gradient.double()).cpu().numpy()
-    if problem.known is not None:
-        right = np.where(grid.flatten(problem.known.mask).cpu().numpy(), 0.0, right)
+    space = problem.space
+    shares = space.weights.numpy()
+    right = space.flatten(gradient.double()).cpu().numpy()
+    if problem.fixed is not None:
+        right = np.where(space.flatten(problem.fixed.mask).cpu().numpy(), 0.0, right)
     found = []
     for i, vector in enumerate(right):
         one, here = problem.select([i]), u[i : i + 1]
         found.append(_transposed(solver, one, here, vector, shares))
-    return grid.unflatten(torch.from_numpy(np.stack(found)), u).to(gradient)
+    return space.unflatten(torch.from_numpy(np.stack(found)), u).to(gradient)
 
 
 def _transposed(

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers.iterate import Solver
+from neuralsolver.solvers.loop import Solver
 from neuralsolver.solvers.solution import Solution
 
 PART = 16

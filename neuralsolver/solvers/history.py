@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from neuralsolver.solvers.iterate import Observation
+from neuralsolver.solvers.loop import Observation
 
 Quantity = Callable[[Observation], Tensor | None]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -18,13 +17,10 @@ from torch import Tensor
 
 from neuralsolver.equations import Grid, Problem
 from neuralsolver.equations.jacobian import sparse_jacobian
-from neuralsolver.reference.multigrid import Axis, Below, Multigrid
-from neuralsolver.reference.newton import Solve, factorised
-from neuralsolver.solvers.iterate import Inverse, Iterate, Stepper
-from neuralsolver.solvers.newton import newton_correction
-
-HALVINGS = 12
-COARSEST_POINTS = 8
+from neuralsolver.reference.multigrid import Axis, CoarseSolver, Multigrid
+from neuralsolver.reference.newton import factorised
+from neuralsolver.solvers.loop import Inverse, State
+from neuralsolver.solvers.newton import solve_samples
 
 
 class MultigridStep:
@@ -33,21 +29,16 @@ class MultigridStep:
     `below` answers in the place of the coarser grids: a corrector (`solvers.shapes`).
     """
 
-    def __init__(self, problem: Problem, below: Below | None = None) -> None:
+    def __init__(self, problem: Problem, below: CoarseSolver | None = None) -> None:
         self.cycles = hierarchies(problem, below)
 
-    def __call__(self, now: Iterate) -> Tensor:
+    def __call__(self, now: State) -> Tensor:
         return now.problem.impose(now.u - self.inverse(now.problem.grid, now.residual))
 
     def inverse(self, grid: Grid, r: Tensor) -> Tensor:
         """An approximation of J⁻¹r."""
-        right = _symmetric(grid, grid.flatten(r)).double().cpu().numpy()
-        if len(self.cycles) == 1:
-            answer = self.cycles[0].solve(right.T).T
-        else:
-            pairs = zip(self.cycles, right, strict=True)
-            answer = np.stack([cycle.solve(vector) for cycle, vector in pairs])
-        return grid.unflatten(torch.from_numpy(np.ascontiguousarray(answer)), r)
+        right = _symmetric(grid, grid.flatten(r))
+        return grid.unflatten(solve_samples([cycle.solve for cycle in self.cycles], right), r)
 
     def of(self, problem: Problem) -> Inverse:
         """`inverse` on the grid of a problem."""
@@ -59,81 +50,19 @@ class MultigridStep:
             self.cycles = [c for c, kept in zip(self.cycles, mask.tolist(), strict=True) if kept]
 
 
-class Factors:
-    """What a corrector does on the coarsest grid of a `VCycle`, by sparse factors of J.
-
-    With a coarsest grid of `COARSEST_POINTS` a side this is plain geometric multigrid: its finer
-    operators are stencils, of which none has to be multiplied with another. In a box it is set up
-    in a fraction of the time of the Galerkin products above, which shapes and mirrors need.
-    """
-
-    smoothing = 0
-    corrector_reads: tuple[str, ...] = ("error",)
-
-    def __init__(self) -> None:
-        self.kept: WeakKeyDictionary[Problem, list[Solve]] = WeakKeyDictionary()
-
-    def predict(self, problem: Problem) -> Tensor:
-        """The first guess."""
-        return problem.first_guess()
-
-    def correction(self, now: Iterate, number: int = 0) -> Tensor:
-        """−J⁻¹r, of every sample or with the factors of one where J is the same for all."""
-        grid, factors = now.problem.grid, self._factors(now.problem)
-        right = grid.flatten(now.residual).double().cpu().numpy()
-        if len(factors) == 1:
-            answer = factors[0](right.T).T
-        else:
-            answer = np.stack([f(vector) for f, vector in zip(factors, right, strict=True)])
-        return -grid.unflatten(torch.from_numpy(np.ascontiguousarray(answer)), now.residual)
-
-    def stepper(self) -> Stepper:
-        """Corrections as steps."""
-        return lambda now: now.problem.impose(now.u + self.correction(now))
-
-    def _factors(self, problem: Problem) -> list[Solve]:
-        if problem not in self.kept:
-            one = problem if problem.equation.jacobian_reads else problem.select([0])
-            double = one.in_precision(torch.float64)
-            matrices = sparse_jacobian(double, double.zeros())
-            self.kept[problem] = [factorised(matrix) for matrix in matrices]
-        return self.kept[problem]
-
-
-class NewtonStep:
-    """u ← u + αδ with J(u)δ = −F(u) by sparse factors, and the first α = 1, ½ … that helps."""
-
-    def __call__(self, now: Iterate) -> Tensor:
-        problem, delta = now.problem, newton_correction(now.problem, now.u, now.residual)
-        before, alpha = _size(now.residual), torch.ones_like(_size(now.residual))
-        u = problem.impose(now.u + delta)
-        for _ in range(HALVINGS):
-            worse = ~(_size(problem.residual(u)) < before)
-            if not bool(worse.any()):
-                break
-            alpha = torch.where(worse, alpha / 2, alpha)
-            u = problem.impose(now.u + alpha.view(-1, *[1] * (u.dim() - 1)) * delta)
-        return u
-
-
 def sparse_inverse(problem: Problem, u: Tensor) -> Inverse:
-    """J(u)⁻¹: a V-cycle of a linear problem, sparse factors of any other."""
-    if problem.equation.linear:
+    """J(u)⁻¹: a V-cycle of a linear problem with one field, sparse factors of any other."""
+    if problem.equation.linear and problem.space.scalar:
         return MultigridStep(problem).of(problem)
-    grid = problem.grid
+    space = problem.space
     factors = [factorised(matrix) for matrix in sparse_jacobian(problem, u)]
 
-    def inverse(r: Tensor) -> Tensor:
-        right = grid.flatten(r).double().cpu().numpy()
-        found = [factor(vector) for factor, vector in zip(factors, right, strict=True)]
-        return grid.unflatten(torch.from_numpy(np.stack(found)), r)
-
-    return inverse
+    return lambda r: space.unflatten(solve_samples(factors, space.flatten(r)), r)
 
 
-def hierarchies(problem: Problem, below: Below | None = None) -> list[Multigrid]:
+def hierarchies(problem: Problem, below: CoarseSolver | None = None) -> list[Multigrid]:
     """The hierarchy of each sample of a linear problem, or a single one where they agree."""
-    if not problem.equation.jacobian_reads and _same_points(problem):
+    if not problem.equation.jacobian_depends_on and _same_points(problem):
         problem = problem.select([0])
     grid = problem.grid
     axes = [
@@ -144,8 +73,8 @@ def hierarchies(problem: Problem, below: Below | None = None) -> list[Multigrid]
     ]
     shares = _symmetric(grid, torch.ones(1, grid.size, dtype=torch.float64))[0].numpy()
     free = np.ones((problem.batch, grid.size), dtype=bool)
-    if problem.known is not None:
-        free = (~grid.flatten(problem.known.mask)).cpu().numpy()
+    if problem.fixed is not None:
+        free = (~grid.flatten(problem.fixed.mask)).cpu().numpy()
     matrices = sparse_jacobian(problem, problem.zeros())
     if not grid.walled:
         matrices = [sparse.csr_array(sparse.diags_array(shares) @ matrix) for matrix in matrices]
@@ -164,9 +93,5 @@ def _symmetric(grid: Grid, vector: Tensor) -> Tensor:
 
 
 def _same_points(problem: Problem) -> bool:
-    mask = None if problem.known is None else problem.known.mask
+    mask = None if problem.fixed is None else problem.fixed.mask
     return mask is None or bool((mask == mask[:1]).all())
-
-
-def _size(r: Tensor) -> Tensor:
-    return r.flatten(1).square().sum(1)

@@ -13,6 +13,8 @@ long or too short, since its coefficients are means; of its multiples the best o
 
     e ← e + αc,    α = −⟨r + Je, c⟩ / ⟨c, Jc⟩
 
+Several fields have no such energy: there α makes ‖r + J(e + αc)‖ smallest.
+
 Nested iteration supplies the start: solve on the trained grid, interpolate, a cycle, and so on up
 to the grid wanted.
 
@@ -25,22 +27,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers.iterate import Iterate, Start, Stepper, iterations
-from neuralsolver.solvers.smoothing import Stencil, chebyshev_weights, stencil
+from neuralsolver.solvers.loop import Start, State, Stepper, iterations
+from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.solvers.norms import guess_norm
+from neuralsolver.solvers.smoothing import BlockStencil, Stencil, chebyshev_weights, stencil
 from neuralsolver.solvers.stopping import FixedSteps
 
 SINGLE_PRECISION_LIMIT = 2048
 """Beyond this resolution the rounding of float32, about n²ε of the residual, would slow cycles."""
 
 ORDINARY_SIZES = (1e-12, 1e12)
-"""Inputs outside would come near the ends of float32."""
+"""Inputs and fixed values outside would come near the ends of float32."""
+
+LARGEST_RESIDUAL = 1e24
+"""Residuals above, of nonlinear equations, would come near its end."""
 
 LEAST_MULTIPLE, LARGEST_MULTIPLE = 0.5, 2.0
 """Bounds on α, for operators that are not definite."""
@@ -49,33 +55,20 @@ START_STEPS = 3
 """Corrections on the trained grid before its answer is carried up; interpolation loses more."""
 
 
-class Coarsest(Protocol):
-    """What solves on the coarsest grid: a `NeuralSolver`, or what stands in its place."""
-
-    smoothing: int
-    corrector_reads: tuple[str, ...]
-
-    def predict(self, problem: Problem) -> Tensor: ...
-
-    def correction(self, now: Iterate, number: int = 0) -> Tensor: ...
-
-    def stepper(self) -> Stepper: ...
-
-
 class VCycle:
     """V-cycles as the steps of one solve, down to the grid of `trained` points."""
 
     def __init__(
-        self, solver: Coarsest, problem: Problem, trained: int, *, sweeps: int = 3
+        self, solver: NeuralSolver, problem: Problem, trained: int, *, sweeps: int = 3
     ) -> None:
-        if min(problem.grid.shape) < trained or not problem.grid.walled or problem.known_inside:
+        if min(problem.grid.shape) < trained or not problem.grid.walled or problem.fixed_inside:
             expected = f"at least {trained} points between walls, none known inside"
             raise InvalidInput("grid", expected, problem.grid)
         self.solver, self.problem = solver, problem
         self.weights = chebyshev_weights(sweeps, problem.grid.dimension)
         self.levels = hierarchy(problem, trained)
 
-    def __call__(self, now: Iterate) -> Tensor:
+    def __call__(self, now: State) -> Tensor:
         return now.problem.impose(now.u + self.correction(self.levels, now.u, now.residual))
 
     def keep(self, mask: Tensor) -> None:
@@ -132,7 +125,7 @@ class VCycle:
         u_below = below.impose(grid.coarsen(u, below.grid)) if reads_u else below.zeros()
         c = self._cycle(levels[1:], u_below, grid.restrict(left, below.grid), rho)
         c = below.grid.prolong(c, grid)
-        e = e + _best_multiple(left, c, jacobian.apply(c)) * c
+        e = e + _best_multiple(levels[0].problem, left, c, jacobian.apply(c)) * c
         return jacobian.sweep(residual, self.weights[::-1], e)
 
     def _coarsest(self, level: Level, u: Tensor, residual: Tensor, rho: Tensor) -> Tensor:
@@ -141,9 +134,9 @@ class VCycle:
         if self.solver.smoothing:
             e = jacobian.sweep(residual, self.weights, e)
         left = rho * (residual + jacobian.apply(e))
-        now = Iterate(level.problem, u.to(rho.dtype), left)
+        now = State(level.problem, u.to(rho.dtype), left)
         answer = self.solver.correction(now) / rho
-        return e + level.problem.grid.zero_walls(answer).to(e.dtype)
+        return e + level.problem.space.zero_boundary(answer).to(e.dtype)
 
 
 def _length(r: Tensor) -> Tensor:
@@ -152,10 +145,14 @@ def _length(r: Tensor) -> Tensor:
     return length.clamp_min(torch.finfo(r.dtype).tiny)
 
 
-def _best_multiple(residual: Tensor, c: Tensor, image: Tensor) -> Tensor:
-    """α = −⟨r, c⟩ / ⟨c, Jc⟩ per sample, within bounds."""
-    along = (residual * c).flatten(1).sum(1)
-    curvature = (image * c).flatten(1).sum(1)
+def _best_multiple(problem: Problem, residual: Tensor, c: Tensor, image: Tensor) -> Tensor:
+    """α per sample, within bounds; for several fields that of the smallest residual."""
+    tested = c
+    if not problem.space.scalar:
+        residual, image = problem.in_field_units(residual), problem.in_field_units(image)
+        tested = image
+    along = (residual * tested).flatten(1).sum(1)
+    curvature = (image * tested).flatten(1).sum(1)
     # no correction, no curvature: any multiple will do
     alpha = torch.where(curvature == 0, 1.0, -along / curvature)
     return alpha.clamp(LEAST_MULTIPLE, LARGEST_MULTIPLE).view(-1, *[1] * (c.dim() - 1))
@@ -166,9 +163,9 @@ class Level:
     """A problem on one grid, and its J once that is known and does not change with u."""
 
     problem: Problem
-    constant: Stencil | None = None
+    constant: Stencil | BlockStencil | None = None
 
-    def jacobian(self, u: Tensor) -> Stencil:
+    def jacobian(self, u: Tensor) -> Stencil | BlockStencil:
         """J(u)."""
         if self.constant is not None:
             return self.constant
@@ -191,9 +188,13 @@ def hierarchy(problem: Problem, trained: int) -> list[Level]:
 
 
 def _fits_single(problem: Problem) -> bool:
-    """Whether a cycle may run in float32: a grid that is not too fine, inputs in ordinary units."""
+    """Whether a cycle may run in float32: a grid that is not too fine, and ordinary numbers."""
+    if max(problem.grid.shape) > SINGLE_PRECISION_LIMIT:
+        return False
     least, largest = ORDINARY_SIZES
-    size = float(problem.inputs.abs().max())
-    return max(problem.grid.shape) <= SINGLE_PRECISION_LIMIT and (
-        size == 0 or least < size < largest
-    )
+    fields = [problem.inputs] if problem.fixed is None else [problem.inputs, problem.fixed.values]
+    sizes = (float(field.abs().max()) for field in fields)
+    if not all(size == 0 or least < size < largest for size in sizes):
+        return False
+    # λ of λu³ may be large where u is ordinary
+    return problem.equation.linear or bool((guess_norm(problem) < LARGEST_RESIDUAL).all())

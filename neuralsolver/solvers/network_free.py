@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,10 +23,11 @@ from neuralsolver.equations import Problem
 from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.reference.newton import Solve as Factor
 from neuralsolver.reference.newton import factorised
-from neuralsolver.solvers.iterate import Iterate, Stepper
+from neuralsolver.solvers.loop import State, Stepper
 from neuralsolver.solvers.multigrid import MultigridStep
 from neuralsolver.solvers.multilevel import START_STEPS, Level, VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.solvers.newton import solve_samples
 from neuralsolver.solvers.stopping import FixedSteps
 from neuralsolver.solvers.trained import TrainedSolver
 
@@ -36,7 +36,7 @@ FEW_POINTS = 8
 """Points a side at which a plain hierarchy of grids ends."""
 
 
-class Multiple(nn.Module):
+class ScaledIdentity(nn.Module):
     """A number of times what is read: −1 for Picard's correction, 0 for none.
 
     Of many fields that are read the last `channels` count; all of them if that is zero.
@@ -66,7 +66,7 @@ class FactorCycle(VCycle):
             self.factors = [factor for factor, kept in pairs if kept]
 
     def _first_steps(self) -> tuple[Stepper, FixedSteps]:
-        def newton(now: Iterate) -> Tensor:
+        def newton(now: State) -> Tensor:
             delta = self.correction(self.levels[-1:], now.u, now.residual)
             return now.problem.impose(now.u + delta)
 
@@ -75,18 +75,14 @@ class FactorCycle(VCycle):
     def _coarsest(self, level: Level, u: Tensor, residual: Tensor, rho: Tensor) -> Tensor:
         problem = level.problem
         factors = self._factors(problem, u)
-        right = problem.grid.flatten(residual).double().cpu().numpy()
-        if len(factors) == 1:
-            found = factors[0](right.T).T
-        else:
-            found = np.stack([f(vector) for f, vector in zip(factors, right, strict=True)])
-        return problem.grid.unflatten(torch.from_numpy(np.ascontiguousarray(-found)), residual)
+        found = solve_samples(factors, problem.space.flatten(residual))
+        return problem.space.unflatten(-found, residual)
 
     def _factors(self, problem: Problem, u: Tensor) -> list[Factor]:
         """J⁻¹ of every sample, or one for all; once where J does not change."""
         if self.factors is not None:
             return self.factors
-        shared = not problem.equation.jacobian_reads
+        shared = not problem.equation.jacobian_depends_on
         problem = problem.select([0]) if shared else problem
         asked = problem.in_precision(torch.float64), u[: problem.batch].double()
         factors = [factorised(matrix) for matrix in sparse_jacobian(*asked)]
@@ -95,21 +91,20 @@ class FactorCycle(VCycle):
         return factors
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NetworkFree(TrainedSolver):
     """A trained solver after its networks were removed; `coarsest` as in `without_network`."""
 
     coarsest: int | None = None
 
-    def _alternative(self) -> None:
-        """None: this is the alternative."""
+    has_alternative = False
 
     def _stepper(self, problem: Problem) -> Stepper:
         if problem.equation.boundary == "torus":
             return self.network.stepper()  # what inverts L mode by mode is at home on any grid
-        if self.coarsest is None or self.beyond(problem) is not None:
+        if self.coarsest is None or self.why_no_network(problem) is not None:
             return super()._stepper(problem)
-        if problem.known_inside:
+        if problem.fixed_inside:
             return MultigridStep(problem)  # which coarsens shapes, where halving a grid does not
         return FactorCycle(self.network, problem, self.coarsest)
 
@@ -125,7 +120,7 @@ def without_network(solver: TrainedSolver, coarsest: int | None = None) -> Netwo
     shapes = network.reads_shape
     free = NeuralSolver(
         None,
-        Multiple(-1.0 if picard else 0.0, int(shapes)),
+        ScaledIdentity(-1.0 if picard else 0.0, int(shapes)),
         step_size=1.0,
         error="integrated_residual" if picard else "scaled_residual",
         corrector_reads=network.corrector_reads if shapes else ("error",),
@@ -133,3 +128,16 @@ def without_network(solver: TrainedSolver, coarsest: int | None = None) -> Netwo
         stop=network.stop,
     )
     return NetworkFree(**{**vars(replace(solver, network=free, record={})), "coarsest": coarsest})
+
+
+def picard(problem: Problem) -> NetworkFree:
+    """The solver of a flow that needs no network: Picard's steps, mixed, and Newton-Krylov."""
+    network = NeuralSolver(
+        None,
+        ScaledIdentity(-1.0),
+        step_size=1.0,
+        error="integrated_residual",
+        corrector_reads=("error",),
+        smoothing=0,
+    )
+    return NetworkFree(network, problem.equation, problem.resolution, {})

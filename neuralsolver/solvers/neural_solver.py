@@ -40,7 +40,7 @@ from torch import Tensor, nn
 from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.error_signals import ERROR_SIGNALS
-from neuralsolver.solvers.iterate import Iterate, Solve, Solver
+from neuralsolver.solvers.loop import Solve, Solver, State
 from neuralsolver.solvers.smoothing import chebyshev_weights, smooth
 from neuralsolver.solvers.stopping import FixedSteps, ResidualPlateau, StoppingRule
 
@@ -97,14 +97,15 @@ class NeuralSolver(nn.Module, Solver):
             return problem.impose(guess)
         reads = self.predictor_reads
         if "error" not in reads:
-            blind = Iterate(problem, guess, torch.zeros_like(guess))
+            blind = State(problem, guess, torch.zeros_like(guess))
             change = self._evaluate(self.predictor, reads, blind, guess, clock=1.0)
+            change = change * problem.network_unit
         else:
-            now = Iterate.of(problem, guess)
+            now = State.of(problem, guess)
             change = self._scaled(self.predictor, reads, now, clock=1.0)
         return problem.impose(guess + change)
 
-    def correction(self, now: Iterate, number: int = 0, prepared: Map | None = None) -> Tensor:
+    def correction(self, now: State, number: int = 0, prepared: Map | None = None) -> Tensor:
         """β ρ C(û, e; f, g), what the corrector alone answers to a residual, k = `number`."""
         if self.corrector is None:
             raise InvalidInput("corrector", "a network: this solver can only predict", None)
@@ -117,7 +118,7 @@ class NeuralSolver(nn.Module, Solver):
         """Whether the corrector is told which points are solved for."""
         return "free" in self.corrector_reads
 
-    def prepared(self, now: Iterate) -> Map | None:
+    def prepared(self, now: State) -> Map | None:
         """The corrector of a linear problem as a map of the error alone, if it is one."""
         network: Any = self.corrector
         if not hasattr(network, "prepare") or not now.problem.equation.linear:
@@ -141,7 +142,7 @@ class NeuralSolver(nn.Module, Solver):
         self,
         network: nn.Module,
         reads: Sequence[str],
-        now: Iterate,
+        now: State,
         *,
         clock: float,
         prepared: Map | None = None,
@@ -155,7 +156,7 @@ class NeuralSolver(nn.Module, Solver):
         return self.step_size * scale * answer
 
     def _evaluate(
-        self, network: nn.Module, reads: Sequence[str], now: Iterate, error: Tensor, *, clock: float
+        self, network: nn.Module, reads: Sequence[str], now: State, error: Tensor, *, clock: float
     ) -> Tensor:
         """The network on what it reads, in its own precision."""
         read = self._read(network, reads, now, error)
@@ -163,15 +164,13 @@ class NeuralSolver(nn.Module, Solver):
         output: Tensor = network(read, clock) if clocked else network(read)
         return output.to(now.u).view_as(now.u)
 
-    def _read(
-        self, network: nn.Module, reads: Sequence[str], now: Iterate, error: Tensor
-    ) -> Tensor:
+    def _read(self, network: nn.Module, reads: Sequence[str], now: State, error: Tensor) -> Tensor:
         """What a network reads, as its channels.
 
         Frames are channels, unless the network has an axis for them: it then reads the inputs in
         every frame.
         """
-        u, problem = now.u, now.problem
+        u, problem = now.u / now.problem.network_unit, now.problem
         inputs = problem.equation.conditioning(problem.inputs)
         if problem.grid.dimension == 3:
             parts = {"inputs": inputs, "solution": u, "error": error}
@@ -195,15 +194,15 @@ def relative_coefficient(diagonal: Tensor, free: Tensor) -> Tensor:
 
 class NeuralStepper:
     """û⁽ᵏ⁾ → û⁽ᵏ⁺¹⁾ with the known values imposed: it counts the corrections for the clock, and
-    keeps the diagonal that its sweeps divide by and what a network prepares for a problem."""
+    keeps the blocks that its sweeps divide by and what a network prepares for a problem."""
 
     def __init__(self, solver: NeuralSolver) -> None:
         self.solver = solver
         self.number = 0
-        self.diagonal: Tensor | None = None
+        self.blocks: Tensor | None = None
         self.prepared: Map | None = None
 
-    def __call__(self, now: Iterate) -> Tensor:
+    def __call__(self, now: State) -> Tensor:
         if self.solver.smoothing:
             now = self._smoothed(now)
         if self.prepared is None and not torch.is_grad_enabled():
@@ -214,17 +213,17 @@ class NeuralStepper:
 
     def keep(self, mask: Tensor) -> None:
         """Forget the samples that have stopped."""
-        self.diagonal = None if self.diagonal is None else self.diagonal[mask]
+        self.blocks = None if self.blocks is None else self.blocks[mask]
         self.prepared = None
 
     @torch.no_grad()
-    def _smoothed(self, now: Iterate) -> Iterate:
-        if self.diagonal is None:
-            self.diagonal = now.diagonal
+    def _smoothed(self, now: State) -> State:
+        if self.blocks is None:
+            self.blocks = now.blocks
         weights = chebyshev_weights(self.solver.smoothing, now.problem.grid.dimension)
-        smoothed = Iterate(
-            now.problem, *smooth(now.problem, now.u, now.residual, self.diagonal, weights)
+        smoothed = State(
+            now.problem, *smooth(now.problem, now.u, now.residual, self.blocks, weights)
         )
         if now.problem.equation.linear:
-            smoothed.__dict__["diagonal"] = self.diagonal
+            smoothed.__dict__["blocks"] = self.blocks
         return smoothed

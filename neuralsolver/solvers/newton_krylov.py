@@ -1,6 +1,14 @@
-"""Newton's method for problems whose Jacobian is not sparse: flows, measured by L⁻¹F.
+"""Newton's method with a Krylov method inside, to finish what a solve has come to.
 
-    L⁻¹J(u) δ = −L⁻¹F(u),    u ← u + αδ
+    J(u) δ = −F(u),    u ← u + αδ
+
+`polished`: J is sparse and exact, and GMRES has an incomplete LU factorisation. A neural iterate is
+a good start, and a start is all that Newton asks for. Polishing ends in a residual below the
+tolerance or says that it did not get there.
+
+`newton_krylov`: J is not sparse, as that of flows, which are measured by L⁻¹F,
+
+    L⁻¹J(u) δ = −L⁻¹F(u)
 
 δ is sought among a few directions by flexible GMRES in the form of conjugate residuals, which
 minimises ‖L⁻¹(Jδ + F)‖ over all directions taken. These come in turn from
@@ -17,21 +25,24 @@ Samples go one by one: directions are whole trajectories, and memory holds those
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import cycle
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import linearisation
-from neuralsolver.reference.newton import Point, Vector, newton
-from neuralsolver.solvers.iterate import Iterations, Observation
+from neuralsolver.equations.jacobian import linearisation, sparse_jacobian
+from neuralsolver.reference.newton import Point, Vector, krylov, newton
+from neuralsolver.solvers.acceleration import Map, least_residual
+from neuralsolver.solvers.loop import Iterations, Observation, drained
 from neuralsolver.solvers.solution import Solution, Status
 from neuralsolver.solvers.stopping import LEFT_THE_START
 
+MAX_NEWTON = 30
+"""Steps with a sparse J."""
 DIRECTIONS = 16
 """Directions of one step; more of them take longer than another step."""
 STEPS, STEPS_TO_TOLERANCE = 3, 20
@@ -41,7 +52,66 @@ GAIN = 0.8
 ENOUGH = 2e-6
 """What is asked for where nothing is: about what float32 resolves of a residual."""
 
-Map = Callable[[Tensor], Tensor]
+
+def polish(solution: Solution, tolerance: float) -> Solution:
+    """`solution` carried on to a relative residual of `tolerance`, in float64.
+
+    The notes gain `classical_iterations`: Krylov iterations by the number of the sample, for those
+    that were carried on.
+    """
+    return drained(polished(solution, tolerance))
+
+
+def polished(solution: Solution, tolerance: float) -> Iterations:
+    """The iterates of `polish`; samples that ended well are left as they are."""
+    if solution.good:
+        return solution
+    problem = solution.problem.in_precision(torch.float64)
+    u, status = solution.tensor.double().clone(), list(solution.status)
+    last = _last(solution.residual_norms)
+    used: dict[int, int] = {}
+    for i in (i for i, ended in enumerate(status) if not ended.good):
+        one, target = problem.select([i]), tolerance * float(solution.residual_scale[i])
+        step = int(solution.steps[i])
+        for point in _sparse_newton(one, u[i : i + 1], target):
+            field = _sparse_field(one, point.x)
+            residual = one.residual(field)
+            norm = torch.tensor([_norm(one, point)], dtype=torch.float64)
+            where, scale = torch.tensor([i]), solution.residual_scale[i : i + 1]
+            correction = field - u[i : i + 1]
+            yield Observation("polish", step, where, field, residual, norm, scale, correction)
+            u[i], last[i], used[i] = field[0], norm[0], point.inner
+            step += 1
+        status[i] = Status.TOLERANCE if last[i] <= target else status[i]
+    if not used:
+        return solution
+    return replace(
+        solution,
+        problem=problem,
+        tensor=u,
+        status=tuple(status),
+        residual_norms=torch.cat([solution.residual_norms, last[None]]),
+        notes={**solution.notes, "classical_iterations": used},
+    )
+
+
+def _sparse_newton(problem: Problem, u: Tensor, target: float) -> Iterator[Point]:
+    """The iterates of one sample; the target is a root mean square over all points of the grid."""
+    target *= (u[0].numel() / problem.space.size) ** 0.5
+
+    def function(x: Vector) -> Vector:
+        residual = problem.preconditioned_residual(problem.residual(_sparse_field(problem, x)))
+        return np.asarray(problem.space.flatten(residual).numpy()[0])
+
+    def step(point: Point) -> tuple[Vector, int]:
+        (jacobian,) = sparse_jacobian(problem, _sparse_field(problem, point.x))
+        if not problem.space.scalar:  # the rows of each field in its unit
+            rows = problem.preconditioned_residual(torch.ones_like(u))
+            jacobian = sparse.diags_array(problem.space.flatten(rows).numpy()[0]) @ jacobian
+        return krylov(jacobian, point.residual, max(0.1 * target / point.norm, 1e-12))
+
+    start = problem.space.flatten(u).numpy()[0]
+    return newton(function, step, start, target=target, steps=MAX_NEWTON)
 
 
 def newton_krylov(solution: Solution, tolerance: float | None) -> Iterations:
@@ -90,7 +160,7 @@ def _steps(problem: Problem, u: Tensor, target: float, limit: int) -> Iterator[P
     """Newton's iterates of one sample."""
 
     def function(x: Vector) -> Vector:
-        return _vector(problem.measure(problem.residual(_field(problem, x))))
+        return _vector(problem.preconditioned_residual(problem.residual(_field(problem, x))))
 
     def step(point: Point) -> tuple[Vector, int]:
         field = _field(problem, point.x)
@@ -99,7 +169,7 @@ def _steps(problem: Problem, u: Tensor, target: float, limit: int) -> Iterator[P
         directions: list[Map] = [lambda r: r] if tangent is None else [tangent, lambda r: r]
 
         def operator(direction: Tensor) -> Tensor:
-            return problem.measure(jacobian(direction))
+            return problem.preconditioned_residual(jacobian(direction))
 
         right = -torch.from_numpy(point.residual).to(field).view_as(field)
         delta, count = least_residual(operator, right, directions, DIRECTIONS, target / point.norm)
@@ -108,33 +178,6 @@ def _steps(problem: Problem, u: Tensor, target: float, limit: int) -> Iterator[P
         return _vector(free), count
 
     return newton(function, step, _vector(u), target=target, steps=limit)
-
-
-def least_residual(
-    operator: Map, right: Tensor, directions: Sequence[Map], count: int, relative: float
-) -> tuple[Tensor, int]:
-    """x with the smallest ‖right − Ax‖ over `count` directions, or fewer if `relative` is reached.
-
-    The maps in `directions` turn the residual so far into the next one, each in its turn.
-    """
-    r, x = right.flatten().clone(), torch.zeros_like(right).flatten()
-    size = float(r.norm())
-    images, moves = r.new_empty((count, len(r))), r.new_empty((count, len(r)))
-    for taken, direction in zip(range(count), cycle(directions), strict=False):
-        if not float(r.norm()) > 0.1 * relative * size:
-            return x.view_as(right), taken
-        z = direction(r.view_as(right)).flatten()
-        q = operator(z.view_as(right)).flatten()
-        for _ in range(2):  # once is not enough where the new one nearly lies among the old ones
-            overlap = images[:taken] @ q
-            q, z = q - overlap @ images[:taken], z - overlap @ moves[:taken]
-        length = float(q.norm())
-        if not (length > 0 and np.isfinite(length)):
-            return x.view_as(right), taken
-        images[taken], moves[taken] = q / length, z / length
-        share = r @ images[taken]
-        r, x = r - share * images[taken], x + share * moves[taken]
-    return x.view_as(right), count
 
 
 def _ending(norms: list[float], target: float, limit: int) -> Status:
@@ -158,3 +201,18 @@ def _vector(field: Tensor) -> Vector:
 def _field(problem: Problem, x: Vector) -> Tensor:
     shape = problem.equation.solution_shape(problem.resolution)
     return torch.from_numpy(x).to(problem.inputs).view(1, *shape)
+
+
+def _sparse_field(problem: Problem, x: Vector) -> Tensor:
+    return problem.impose(problem.space.unflatten(torch.from_numpy(x)[None], problem.zeros()))
+
+
+def _norm(problem: Problem, point: Point) -> float:
+    """The root mean square over all points, walls included, as residuals are measured."""
+    return float(point.norm * (problem.space.size / problem.zeros()[0].numel()) ** 0.5)
+
+
+def _last(norms: Tensor) -> Tensor:
+    """The last residual of each sample."""
+    steps = norms.isfinite().long().mul(torch.arange(1, len(norms) + 1)[:, None]).argmax(0)
+    return norms.gather(0, steps[None])[0].clone()

@@ -31,7 +31,7 @@ from neuralsolver.solvers.neural_solver import NeuralSolver, relative_coefficien
 
 
 @dataclass(frozen=True, eq=False)
-class CorrectorBelow:
+class NeuralCoarseSolver:
     """A corrector with the number of points along the side that it was trained on.
 
     A grid of an even number n of points is halved to n/2 + 1: one more is no other grid to it.

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.solvers.bounds import error_bound, error_estimate, on_main_branch
-from neuralsolver.solvers.norms import guess_norm, residual_norm
+from neuralsolver.solvers.norms import (
+    error_bound,
+    error_estimate,
+    field_norms,
+    guess_norm,
+    measured_norm,
+    on_main_branch,
+    relative_residual,
+    relative_rounding_level,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+GOOD_ERROR = 0.1
+"""A flow whose residual stopped improving is good up to this estimated relative error."""
 ESTIMATED_POINTS = 8 * 64**2
 """A summary estimates errors up to this many grid points in all samples, in about half a second."""
 
@@ -35,7 +49,9 @@ class Status(Enum):
     TOLERANCE = "the residual fell below the tolerance"
     PLATEAU = "the residual stopped improving"
     STEP_LIMIT = "ran out of steps before the tolerance was reached"
-    STALLED = "the residual stopped improving before the answer asked for was reached"
+    STALLED = "the residual stopped improving far above the tolerance"
+    AT_ROUNDING = "the residual is as small as rounding allows, which is above the tolerance"
+    OUT_OF_RANGE = "the answer or its residual is too large or too small for floating-point numbers"
     DIVERGED = "the residual grew without bound; the best iterate is returned"
     OUT_OF_MEMORY = "the problem did not fit in memory"
 
@@ -45,11 +61,12 @@ class Status(Enum):
         return self in (Status.FINISHED, Status.TOLERANCE, Status.PLATEAU)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """A solved batch. `residual_norms[k, b]` is the RMS residual of sample b after k steps, NaN
     once the sample has stopped; `residual_scale[b]` is that of the first guess. The residual of a
-    flow is measured as `Problem.measure` says: raw, it rises before the error has fallen.
+    flow is preconditioned (`Problem.preconditioned_residual`): raw, it rises before the error has
+    fallen.
 
     >>> import neuralsolver as ns, numpy as np
     >>> solution = ns.load("poisson").solve(ns.Problem(ns.Poisson(), np.ones((64, 64))))
@@ -77,10 +94,7 @@ class Solution:
         **notes: Any,
     ) -> Solution:
         """A field that was found without steps, judged: by a stopping rule, where one is given."""
-        norms, scale = (
-            residual_norm(problem.measure(problem.residual(u))).cpu(),
-            guess_norm(problem),
-        )
+        norms, scale = measured_norm(problem, u).cpu(), guess_norm(problem)
         verdicts = [Status.FINISHED] * problem.batch if stop is None else stop(norms[None], scale)
         finite = torch.isfinite(norms).tolist()
         status = (v or Status.STEP_LIMIT for v in verdicts)
@@ -93,6 +107,83 @@ class Solution:
             steps=torch.zeros(problem.batch, dtype=torch.long),
             seconds=seconds,
             notes=notes,
+        )
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        ends = ", ".join(f"{count} {s.name}" for s, count in Counter(self.status).items())
+        shape = "x".join(map(str, self.problem.grid.shape))
+        residual = float(self.relative_residual.max())
+        return (
+            f"<Solution of {self.problem.equation.name} {shape}: {ends}; "
+            f"relative residual {residual:.1e}, {self.seconds:.2f} s>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The summary and the picture of the first sample, for notebooks."""
+        memory = io.BytesIO()
+        self.plot().savefig(memory, format="png")
+        picture = base64.b64encode(memory.getvalue()).decode()
+        return f'<pre>{escape(str(self))}</pre><img src="data:image/png;base64,{picture}">'
+
+    def judged(self, tolerance: float | None) -> Solution:
+        """The same with a status that is true of the field as it is returned.
+
+        A solve is judged in natural units on its way. Multiplying back may overflow or underflow,
+        and a residual that stopped improving may have done so because of rounding.
+
+        Args:
+            tolerance: The relative residual that was asked for, if one was.
+
+        Returns:
+            The solution. TOLERANCE holds for its `relative_residual`; what misses it ends as
+            OUT_OF_RANGE or AT_ROUNDING where one of these is the reason, and so does what has no
+            residual that is a number. PLATEAU holds for flows
+            with an estimated error of at most `GOOD_ERROR`.
+        """
+        largest = self.tensor.flatten(1).abs().amax(1).cpu().double()
+        finite = torch.isfinite(largest) & torch.isfinite(self.tensor).flatten(1).all(1).cpu()
+        status = [
+            was if kept or not was.good else Status.OUT_OF_RANGE
+            for was, kept in zip(self.status, finite.tolist(), strict=True)
+        ]
+        if Status.PLATEAU in status:
+            return replace(self, status=tuple(status))._with_good_plateaus()
+        judged = (Status.TOLERANCE, Status.STALLED, Status.STEP_LIMIT, Status.DIVERGED)
+        if tolerance is None or not any(was in judged for was in status):
+            return replace(self, status=tuple(status))
+        relative, small = self.relative_residual, largest < torch.finfo(torch.float64).tiny
+        missed = ~(relative <= tolerance)
+        waiting = [i for i, was in enumerate(status) if was in judged and bool(missed[i])]
+        if waiting:
+            level = relative_rounding_level(self.problem, self.tensor.detach())
+            for i in waiting:
+                underflowed = status[i] is Status.TOLERANCE and bool(small[i])
+                if underflowed or bool(relative[i].isnan()):
+                    status[i] = Status.OUT_OF_RANGE
+                elif status[i] is Status.TOLERANCE or bool(relative[i] <= level[i]):
+                    status[i] = Status.AT_ROUNDING
+        return replace(self, status=tuple(status))
+
+    def _with_good_plateaus(self) -> Solution:
+        """PLATEAU only where the estimated error is below `GOOD_ERROR`, and STALLED elsewhere."""
+        estimate = self.error_estimate
+        if estimate is None:
+            return self
+        poor = (estimate > GOOD_ERROR) & torch.tensor([s is Status.PLATEAU for s in self.status])
+        if not bool(poor.any()):
+            return self
+        ends = zip(self.status, poor.tolist(), strict=True)
+        remark = (
+            f"no solution: an estimated error of {float(estimate[poor].max()):.0%}, "
+            f"above {GOOD_ERROR:.0%}, in {int(poor.sum())} of {len(poor)}"
+        )
+        return replace(
+            self,
+            status=tuple(Status.STALLED if far else status for status, far in ends),
+            notes={**self.notes, "remarks": [*self.notes.get("remarks", ()), remark]},
         )
 
     @property
@@ -108,8 +199,14 @@ class Solution:
     @property
     def relative_residual(self) -> Tensor:
         """RMS residual of the returned field over that of the first guess, per sample."""
-        residual = self.problem.measure(self.problem.residual(self.tensor.detach()))
-        return residual_norm(residual).cpu() / self.residual_scale
+        return relative_residual(self.problem, self.tensor.detach())
+
+    @property
+    def relative_residual_by_field(self) -> dict[str, Tensor]:
+        """RMS residual of each unknown field over that of the first guess in its own unit."""
+        measured = self.problem.preconditioned_residual(self.problem.residual(self.tensor.detach()))
+        relative = field_norms(measured).cpu() / self.residual_scale[:, None]
+        return dict(zip(self.problem.equation.unknowns, relative.unbind(1), strict=True))
 
     @property
     def error_bound(self) -> Tensor | None:
@@ -120,14 +217,14 @@ class Solution:
         """
         return error_bound(self.problem, self.tensor.detach())
 
-    @property
+    @cached_property
     def error_estimate(self) -> Tensor | None:
         """An estimate of the relative L2 error per sample, where there is no proven bound.
 
         By one Newton correction: an error of the size of u may be far from it, and the correction
-        may head for another solution; infinite where the Jacobian is singular. For flows it is what
-        the residual has added up to over time if nothing carried it away: docs/flows.md says how
-        near this came. None where `error_bound` says more, or nothing is known.
+        may head for another solution; infinite where the Jacobian is singular. A flow is compared
+        with its own steps through time on the same grid, so that what the differences in time leave
+        is in it; what the grid does not resolve is not. None where `error_bound` says more.
         """
         if self.problem.smallest_singular_value() is not None:
             return None
@@ -163,9 +260,14 @@ class Solution:
                 f"relative residual {float(relative[chosen].max()):.1e}, {self.seconds:.2f} s"
             )
             if bound is not None:
-                lines.append(_bound_in_words(float(bound[chosen].max())))
+                worst = float(bound[chosen].max())
+                none = "no bound on the error: the residual is too large for one"
+                lines.append(none if math.isinf(worst) else f"relative error at most {worst:.1e}")
             if estimate is not None:
-                lines.append(self._estimate_in_words(float(estimate[chosen].max())))
+                moving = self.problem.equation.frames > 0
+                how = "the flow stepped through time" if moving else "one Newton correction"
+                worst = float(estimate[chosen].max())
+                lines.append(f"relative error about {worst:.1e} (estimate: {how})")
         branch = self.on_main_branch if self.estimate_is_cheap else None
         if branch is not None and not all(branch):
             others = f"{branch.count(False)} of {len(branch)}"
@@ -175,14 +277,9 @@ class Solution:
             lines.append(_answers_in_words(by))
         return "\n".join([*lines, *self.notes.get("remarks", ())])
 
-    def _estimate_in_words(self, estimate: float) -> str:
-        moving = self.problem.equation.frames > 0
-        how = "the residual added up over time" if moving else "one Newton correction"
-        return f"relative error about {estimate:.1e} (estimate: {how})"
-
     def plot(self, path: str | None = None, sample: int = 0) -> Figure:
         """Input, solution, residual field and residual history of one sample."""
-        from neuralsolver.solvers.picture import plot_solution
+        from neuralsolver.plotting.solutions import plot_solution
 
         return plot_solution(self, path, sample)
 
@@ -196,9 +293,3 @@ def _answers_in_words(by: list[str]) -> str:
         return "the answer of the solve without the network, whose residual was smaller"
     rest = len(by) - with_network
     return f"answers with the network: {with_network}, without it, where that was better: {rest}"
-
-
-def _bound_in_words(bound: float) -> str:
-    if math.isinf(bound):
-        return "no bound on the error: the residual is too large for one"
-    return f"relative error at most {bound:.1e}"

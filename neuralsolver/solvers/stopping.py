@@ -1,4 +1,4 @@
-"""When to stop: rules that look at the residuals so far and answer for each sample by itself.
+"""When to stop: what is asked for, and rules that answer by the residuals of each sample so far.
 
 A rule is a function of the history (k+1, B) of measured residuals and of their unit, the residual
 of the first guess; None means go on. It has no memory, so it may serve any number of solves.
@@ -6,17 +6,52 @@ of the first guess; None means go on. It has no memory, so it may serve any numb
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from neuralsolver.equations import Equation
+from neuralsolver.equations.base import check_positive
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.solution import Status
 
+SINGLE = 1e-5
+"""Below this tolerance float64 is needed: float32 resolves the residual of a flow to 1e-6."""
+
 LEFT_THE_START = 0.3
 """A residual that stops improving above this part of that of the first guess has told nothing."""
+
+
+@dataclass(frozen=True)
+class SolveOptions:
+    """The options of `TrainedSolver.solve`."""
+
+    steps: int | None = None
+    tolerance: float | None = None
+    accelerate: bool | None = None
+    polish: bool | None = None
+    precision: torch.dtype | None = None
+
+    def polishes(self, equation: Equation) -> bool:
+        """Whether Newton finishes: unless the plain iteration, or a flow's best, is asked for."""
+        if self.polish is not None:
+            return self.polish
+        return self.accelerate is not False and not (self.tolerance is None and equation.has_floor)
+
+    def precision_of(self, equation: Equation) -> torch.dtype:
+        """What an equation is solved in."""
+        fine = self.tolerance is not None and self.tolerance < SINGLE
+        return self.precision or (torch.float64 if fine else equation.precision)
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None:
+            check_positive("tolerance", self.tolerance)
+        if self.steps is not None and self.tolerance is not None:
+            got = f"{self.steps} steps and a tolerance of {self.tolerance}"
+            raise InvalidInput("steps", "either steps or a tolerance", got)
 
 
 class StoppingRule(Protocol):
@@ -37,8 +72,8 @@ class FixedSteps:
     steps: int
 
     def __post_init__(self) -> None:
-        if self.steps < 0:
-            raise InvalidInput("steps", "zero or more", self.steps)
+        if not isinstance(self.steps, int | np.integer) or self.steps < 0:
+            raise InvalidInput("steps", "a whole number, zero or more", self.steps)
 
     def __call__(self, norms: Tensor, scale: Tensor) -> list[Status | None]:
         done = len(norms) - 1 >= self.steps
@@ -90,8 +125,7 @@ class ResidualBelow:
     patience: int | None = None
 
     def __post_init__(self) -> None:
-        if not (self.tolerance > 0 and math.isfinite(self.tolerance)):
-            raise InvalidInput("tolerance", "a positive finite number", self.tolerance)
+        check_positive("tolerance", self.tolerance)
 
     def __call__(self, norms: Tensor, scale: Tensor) -> list[Status | None]:
         late: Status | None = Status.STEP_LIMIT if len(norms) > self.max_steps else None

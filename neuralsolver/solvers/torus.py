@@ -22,7 +22,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.solvers.iterate import Iterate
+from neuralsolver.solvers.loop import State
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.solution import Solution, Status
 from neuralsolver.solvers.stopping import StoppingRule
@@ -34,14 +34,14 @@ class SpectralStep:
     def __init__(self, solver: NeuralSolver, trained: int) -> None:
         self.step, self.trained = solver.stepper(), trained
 
-    def __call__(self, now: Iterate) -> Tensor:
+    def __call__(self, now: State) -> Tensor:
         problem = now.problem
         if problem.resolution == self.trained:
             return self.step(now)
         coarse = problem.resampled(problem.equation.grid(self.trained))
         grid, below = problem.grid, coarse.grid
         u = coarse.impose(grid.resample(now.u, below))
-        after = self.step(Iterate(coarse, u, grid.resample(now.residual, below)))
+        after = self.step(State(coarse, u, grid.resample(now.residual, below)))
         return problem.impose(now.u + below.resample(after - u, grid))
 
     def keep(self, mask: Tensor) -> None:

@@ -8,8 +8,8 @@ How a solve is composed (`TrainedSolver.compose`), by what the problem is and wh
     step            a correction; on a finer grid a V-cycle (walls), or a correction of the modes
                     that the trained grid has (torus); a flow on fewer points is solved on the
                     trained grid and cut; a corrector that reads shapes stands under the V-cycles
-                    of multigrid; what no corrector serves (`beyond`) is solved without, and the
-                    notes of the answer say so
+                    of multigrid; what no corrector serves (`why_no_network`) is solved without,
+                    and the notes of the answer say so
     acceleration    flexible conjugate gradients for linear equations with a definite J, flexible
                     GMRES for the other linear ones, Anderson mixing for the rest; none where a
                     number of steps is asked for
@@ -17,12 +17,12 @@ How a solve is composed (`TrainedSolver.compose`), by what the problem is and wh
                     tolerance = ε      when the residual is ε times that of the first guess
                     neither            ε = 1e-6; for as long as the residual improves, where a true
                                        solution leaves a residual
-    polish          what ends without the tolerance is carried on by Newton's method; a flow also
-                    without a tolerance, for a few steps
-    safeguard       what did not end at a tolerance is solved again without the network, by Picard's
-                    steps and their polish, or between walls by V-cycles down to a few points and
-                    before any polish, and for each sample the better answer returned
-                    (`safeguard.py`); not where steps or the plain iteration of a flow are asked for
+    polish          what ends without the tolerance is carried on by Newton's method, unless
+                    `polish` or `accelerate` is False; a flow without a tolerance is so only where
+                    `polish` is True, for a few steps
+    safeguard       before any polish, what did not end at a tolerance is solved again without the
+                    network, and for each sample the better answer returned (`safeguard.py`); not
+                    where steps or the plain iteration of a flow are asked for
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Equation, Grid, Problem
-from neuralsolver.equations.units import per_sample
+from neuralsolver.equations.units import scaled
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.acceleration import Anderson, Conjugate, Krylov
-from neuralsolver.solvers.classical import polished
-from neuralsolver.solvers.iterate import (
+from neuralsolver.solvers.direct import LARGE, DirectStep
+from neuralsolver.solvers.loop import (
     Inverse,
     Iterations,
     Observation,
@@ -49,38 +49,55 @@ from neuralsolver.solvers.iterate import (
     Solver,
     Start,
     Stepper,
+    in_natural_units,
     iterations,
 )
-from neuralsolver.solvers.multigrid import MultigridStep, NewtonStep
+from neuralsolver.solvers.multigrid import MultigridStep
 from neuralsolver.solvers.multilevel import VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver
-from neuralsolver.solvers.newton_krylov import newton_krylov
-from neuralsolver.solvers.norms import guess_norm, residual_norm
+from neuralsolver.solvers.newton import NewtonStep
+from neuralsolver.solvers.newton_krylov import newton_krylov, polished
+from neuralsolver.solvers.norms import guess_norm, measured_norm
 from neuralsolver.solvers.preconditioner import NOT_LINEAR, as_operator
-from neuralsolver.solvers.safeguard import Finish, in_turn, safeguarded
-from neuralsolver.solvers.shapes import CorrectorBelow
+from neuralsolver.solvers.safeguard import (
+    GIVEN_UP_ABOVE,
+    NETWORK,
+    Finish,
+    Promising,
+    in_turn,
+    safeguarded,
+)
+from neuralsolver.solvers.shapes import NeuralCoarseSolver
 from neuralsolver.solvers.solution import Solution
-from neuralsolver.solvers.stopping import FixedSteps, ResidualBelow, StoppingRule
+from neuralsolver.solvers.stopping import (
+    FixedSteps,
+    ResidualBelow,
+    ResidualPlateau,
+    SolveOptions,
+    StoppingRule,
+)
 from neuralsolver.solvers.torus import SpectralStep, cut
-from neuralsolver.solvers.units import in_natural_units
 
 DEFAULT_TOLERANCE = 1e-6
 MAX_STEPS = 200
 PATIENCE = 40
 """Steps that may pass without halving a residual before polishing is the better bet."""
+FLAT_STEPS, FLAT = 4, 0.2
+"""A flow's network has done its part when so many steps improve the residual by less than this:
+cheaper steps go on from there."""
 FAR = 20.0
 """A start whose residual is this many times that of the first guess is dropped. A good prediction
 has up to five times as much: small errors that oscillate from point to point weigh heavily."""
 DIMENSIONS = {2: "two", 3: "three"}
+MOST_WAVES = 3.0
+"""Wavelengths across the domain above which corrections take a hundred steps or stall."""
 LONGEST = 2.0
 """The longest box, in its widths, on which the corrector of a square still is worth its time."""
-SINGLE = 1e-5
-"""Below this tolerance float64 is needed: float32 resolves the residual of a flow to 1e-6."""
 MEMORY, MEMORY_OF_FRAMES = 8, 15
 """Iterates that are mixed: with fewer, a flow of smaller viscosity drifts away again."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainedSolver(Solver):
     """Networks with the equation and the grid they were trained for, and the record of it.
 
@@ -96,6 +113,11 @@ class TrainedSolver(Solver):
     resolution: int
     record: Mapping[str, Any]
 
+    def __repr__(self) -> str:
+        weights = sum(p.numel() for p in self.network.parameters())
+        at = f"trained on {self.resolution} points a side, {weights:,} weights"
+        return f"<{type(self).__name__} of {self.equation}, {at}>"
+
     def check(self, problem: Problem) -> None:
         """Raise InvalidInput for a problem these networks cannot be applied to."""
         trained, given = self.equation, problem.equation
@@ -106,23 +128,29 @@ class TrainedSolver(Solver):
         if given.conditioning_names != trained.conditioning_names:
             names = " and ".join(trained.input_names)
             raise InvalidInput("problem", f"an equation with {names} as input", given.name)
+        if given.unknowns != trained.unknowns:
+            names = " and ".join(trained.unknowns)
+            raise InvalidInput("problem", f"an equation for {names}", given.name)
         if given.frames != trained.frames:
             raise InvalidInput("frames", f"{trained.frames}, as trained", given.frames)
         predicts = self.network.corrector is None and trained.boundary == "walls"
-        if predicts and not (problem.square and problem.resolution == self.resolution):
+        if predicts and not (problem.on_native_grid and problem.resolution == self.resolution):
             expected = f"{self.resolution} points a side of the unit square"
             raise InvalidInput("resolution", expected, problem.grid.shape)
 
-    def beyond(self, problem: Problem) -> str | None:
+    def why_no_network(self, problem: Problem) -> str | None:
         """Why the corrector cannot serve a problem, if so: then it is solved without."""
         grid = problem.grid
         if problem.equation.boundary == "torus":
             return None
+        if _solved_directly(problem):
+            across = problem.equation.wavelengths_on(grid)
+            return f"its corrector stalls where {across:.3g} wavelengths fit into the domain"
         if grid.dimension != self.equation.dimension:
             return f"its corrector knows {DIMENSIONS[self.equation.dimension]} dimensions"
-        if not grid.walled:
+        if not (grid.walled and problem.space.uniform):
             return "its corrector knows walls only"
-        if problem.known_inside and not self.network.reads_shape:
+        if problem.fixed_inside and not self.network.reads_shape:
             return (
                 "its corrector knows no points held inside (that of `shapes` does, but is slower)"
             )
@@ -134,17 +162,16 @@ class TrainedSolver(Solver):
 
     def inverse(self, problem: Problem, u: Tensor) -> Inverse:
         """An approximation of J(u)⁻¹ by the corrector, or by what does without it."""
-        if self.beyond(problem) is not None or self.network.corrector is None:
+        if self.why_no_network(problem) is not None or self.network.corrector is None:
             return super().inverse(problem, u)
         if self.network.reads_shape:
             return self._under_cycles(problem).of(problem)
         found = problem.natural()
-        inner, unit = (problem, u.new_ones(len(u)))
-        if found is not None:
-            inner, unit = found[0], found[1].solution / found[1].residual
-            u = u / per_sample(found[1].solution, u)
-        cycle = VCycle(self.network, inner, self.resolution)
-        return lambda r: per_sample(unit, r) * cycle.inverse(u, r)
+        if found is None:
+            return partial(VCycle(self.network, problem, self.resolution).inverse, u)
+        inner, units = found
+        cycle, u = VCycle(self.network, inner, self.resolution), scaled(u, -units.solution)
+        return lambda r: scaled(cycle.inverse(u, r), units.solution - units.residual)
 
     def preconditioner(self, problem: Problem, *, linear: bool = False) -> Any:
         """J⁻¹ of a linear problem of one sample as a SciPy LinearOperator over its unknowns.
@@ -156,8 +183,8 @@ class TrainedSolver(Solver):
         negative; methods that ask for a positive one take −J, −right side and −preconditioner.
         """
         self.check(problem)
-        if linear or self.beyond(problem) is not None:
-            cycle = MultigridStep(problem).of(problem)
+        if linear or self.why_no_network(problem) is not None:
+            cycle = super().inverse(problem, problem.first_guess())
             return as_operator(problem, cycle, symmetric=problem.equation.self_adjoint)
         if not self.network.reads_shape:
             warnings.warn(NOT_LINEAR, stacklevel=2)
@@ -166,9 +193,11 @@ class TrainedSolver(Solver):
 
     def remarks(self, problem: Problem) -> list[str]:
         """What a user should know of the way a problem is solved."""
-        reason = self.beyond(problem)
+        reason = self.why_no_network(problem)
         if reason is not None:
-            how = "multigrid without a network" if problem.equation.linear else "Newton's method"
+            multigrid = problem.equation.linear and problem.space.scalar
+            how = "multigrid without a network" if multigrid else "Newton's method"
+            how = "a direct solver" if _solved_directly(problem) else how
             return [f"solved by {how}: {reason}"]
         if aspect(problem.grid) > 1.0 + 1e-9:
             return [f"aspect ratio {aspect(problem.grid):.3g}: its corrector has only seen squares"]
@@ -176,24 +205,36 @@ class TrainedSolver(Solver):
 
     def run(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Iterations:
         """The solve that `compose` describes, in natural units."""
+        asked = SolveOptions(**options)
         self.check(problem)
-        problem = problem.in_precision(_Options(**options).precision_of(problem.equation))
+        problem = problem.in_precision(asked.precision_of(problem.equation))
         given = None if u0 is None else torch.as_tensor(u0).to(problem.inputs)
-        run = partial(super().run, **options)
+        stop = self._rule(asked)
+
+        def run(inner: Problem, start: Tensor | None) -> Iterations:
+            return (yield from self._composed(inner, start, asked, stop).run())
+
         solution = yield from in_natural_units(run, problem, given)
+        solution = solution.judged(stop.tolerance if isinstance(stop, ResidualBelow) else None)
         remarks = self.remarks(problem)
         if not remarks:
             return solution
+        remarks = [*remarks, *solution.notes.get("remarks", ())]
         return replace(solution, notes={**solution.notes, "remarks": remarks})
 
     def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
         """A solve with the options `steps` or `tolerance`, `accelerate`, `polish`, `precision`."""
-        asked = _Options(**options)
+        asked = SolveOptions(**options)
         self.check(problem)
         problem = problem.in_precision(asked.precision_of(problem.equation))
-        if u0 is not None:
-            u0 = problem.impose(torch.as_tensor(u0).to(problem.inputs))
-        stop = self._rule(asked)
+        given = None if u0 is None else torch.as_tensor(u0).to(problem.inputs)
+        return self._composed(problem, given, asked, self._rule(asked))
+
+    def _composed(
+        self, problem: Problem, u0: Tensor | None, asked: SolveOptions, stop: StoppingRule
+    ) -> Solve:
+        """The solve of a problem that is checked and in its working precision."""
+        u0 = None if u0 is None else problem.impose(u0)
         if problem.equation.boundary == "torus" and problem.resolution < self.resolution:
             return self._elsewhere(problem, u0, asked, stop)
         step = self._stepper(problem)
@@ -201,46 +242,50 @@ class TrainedSolver(Solver):
         if asked.steps is None:
             start = _near(problem, start)
         accelerated = self._accelerated(step, problem, asked)
-        finish = in_turn(*self._finishes(problem, u0, asked, stop))
-        return Solve(problem, start, accelerated, stop, finish)
-
-    def _alternative(self) -> TrainedSolver | None:
-        """What the answers of the network are held against: the same without it."""
-        from neuralsolver.solvers.network_free import FEW_POINTS, without_network
-
-        if self.network.corrector is None:
-            return None
-        walls = self.equation.boundary == "walls"
-        return without_network(self, FEW_POINTS if walls else None)
-
-    def _finishes(
-        self, problem: Problem, u0: Tensor | None, asked: _Options, stop: StoppingRule
-    ) -> list[Finish]:
-        """What follows the loop: the cheaper of polish and safeguard comes first."""
         guard, polish = self._guard(problem, u0, asked, stop), self._polish(problem, asked, stop)
-        return guard + polish if problem.equation.boundary == "walls" else polish + guard
+        return Solve(problem, start, accelerated, stop, in_turn(*guard, *polish))
+
+    @property
+    def has_alternative(self) -> bool:
+        """Whether the answers of a network are compared with those of the same solver without."""
+        return self.network.corrector is not None
 
     def _guard(
-        self, problem: Problem, u0: Tensor | None, asked: _Options, stop: StoppingRule
+        self, problem: Problem, u0: Tensor | None, asked: SolveOptions, stop: StoppingRule
     ) -> list[Finish]:
         """A second solve without the network, unless its bare iteration is what is asked for."""
-        alternative = None if self.beyond(problem) else self._alternative()
         flow = problem.equation.boundary == "torus"
         bare = isinstance(stop, FixedSteps) or (flow and asked.accelerate is False)
-        if bare or alternative is None:
+        if bare or not self.has_alternative or self.why_no_network(problem):
             return []
 
-        def without(samples: Tensor) -> Solve:
-            start = None if u0 is None else u0[samples]
-            options = {**vars(asked), "polish": asked.polish and flow}
-            return alternative.compose(problem.select(samples), start, **options)
+        def alternative(samples: Tensor, start: Tensor | None) -> Solve:
+            from neuralsolver.solvers.network_free import FEW_POINTS, without_network
 
-        return [partial(safeguarded, alternative=without)]
+            walls = self.equation.boundary == "walls"
+            other = without_network(self, FEW_POINTS if walls else None)
+            options = {**vars(asked), "polish": False}
+            return other.compose(problem.select(samples), start, **options)
 
-    def _polish(self, problem: Problem, asked: _Options, stop: StoppingRule) -> list[Finish]:
+        def without(samples: Tensor, found: Solution) -> Solve:
+            solve = alternative(samples, None if u0 is None else u0[samples])
+            if not isinstance(solve.stop, ResidualPlateau):
+                return solve
+            worst = float(found.relative_residual[samples].max())
+            return replace(solve, stop=Promising(solve.stop, part=max(GIVEN_UP_ABOVE, worst)))
+
+        def onward(samples: Tensor, found: Solution) -> Solve:
+            return alternative(samples, found.tensor[samples])
+
+        guard: list[Finish] = [partial(safeguarded, alternative=without)]
+        if isinstance(stop, ResidualPlateau):
+            guard.append(partial(safeguarded, alternative=onward, label=NETWORK))
+        return guard
+
+    def _polish(self, problem: Problem, asked: SolveOptions, stop: StoppingRule) -> list[Finish]:
         """Newton's method, where it is asked for; between walls it needs a tolerance to reach."""
         tolerance = stop.tolerance if isinstance(stop, ResidualBelow) else None
-        if not asked.polish or isinstance(stop, FixedSteps):
+        if not asked.polishes(problem.equation) or isinstance(stop, FixedSteps):
             return []
         if problem.equation.boundary == "torus":
             return [partial(newton_krylov, tolerance=tolerance)]
@@ -250,9 +295,12 @@ class TrainedSolver(Solver):
         """Corrections on the trained grid or a finer one, or what does without."""
         if problem.equation.boundary == "torus":
             return SpectralStep(self.network, self.resolution)
-        if self.beyond(problem) is not None:
-            return MultigridStep(problem) if problem.equation.linear else NewtonStep()
-        if problem.square and problem.resolution == self.resolution:
+        if _solved_directly(problem):
+            return DirectStep.of(problem)
+        if self.why_no_network(problem) is not None:
+            multigrid = problem.equation.linear and problem.space.scalar
+            return MultigridStep(problem) if multigrid else NewtonStep()
+        if problem.on_native_grid and problem.resolution == self.resolution:
             return self.network.stepper()
         if self.network.reads_shape:
             return self._under_cycles(problem)
@@ -260,30 +308,35 @@ class TrainedSolver(Solver):
 
     def _under_cycles(self, problem: Problem) -> MultigridStep:
         """Cycles with the corrector on the trained grid."""
-        return MultigridStep(problem, CorrectorBelow(self.network, self.resolution))
+        return MultigridStep(problem, NeuralCoarseSolver(self.network, self.resolution))
 
     def _start(
-        self, problem: Problem, step: Stepper, asked: _Options, stop: StoppingRule
+        self, problem: Problem, step: Stepper, asked: SolveOptions, stop: StoppingRule
     ) -> Tensor | Start:
         """The prediction, or on a finer grid what the trained one has come to."""
         if isinstance(step, VCycle):
             return step.start()
-        if isinstance(step, MultigridStep | NewtonStep):
+        if isinstance(step, MultigridStep | NewtonStep | DirectStep):
             return problem.first_guess()
         if problem.resolution > self.resolution:
             return self._resampled_start(problem, asked, stop)
         return self.network.predict(problem)
 
-    def _accelerated(self, step: Stepper, problem: Problem, asked: _Options) -> Stepper:
+    def _accelerated(self, step: Stepper, problem: Problem, asked: SolveOptions) -> Stepper:
         wanted = asked.steps is None if asked.accelerate is None else asked.accelerate
-        if not wanted or self.network.corrector is None or isinstance(step, NewtonStep):
+        if (
+            not wanted
+            or self.network.corrector is None
+            or isinstance(step, NewtonStep | DirectStep)
+        ):
             return step
         if problem.equation.linear:
-            definite = problem.equation.definite_on(problem.grid) and not problem.known_inside
+            whole = problem.space.scalar and not problem.fixed_inside
+            definite = whole and problem.equation.definite_on(problem.grid)
             return Conjugate(step) if definite else Krylov(step)
         return Anderson(step, MEMORY_OF_FRAMES if problem.equation.frames else MEMORY)
 
-    def _rule(self, asked: _Options) -> StoppingRule:
+    def _rule(self, asked: SolveOptions) -> StoppingRule:
         if self.network.corrector is None:
             if asked.steps:
                 raise InvalidInput("steps", "0, because this model has no corrector", asked.steps)
@@ -291,11 +344,15 @@ class TrainedSolver(Solver):
         if asked.steps is not None:
             return FixedSteps(asked.steps)
         if asked.tolerance is None and self.equation.has_floor:
-            return self.network.stop
+            stop = self.network.stop
+            guarded = asked.accelerate is not False and self.has_alternative
+            if guarded and isinstance(stop, ResidualPlateau):
+                stop = replace(stop, window=FLAT_STEPS, rtol=FLAT)
+            return stop
         tolerance = DEFAULT_TOLERANCE if asked.tolerance is None else asked.tolerance
         return ResidualBelow(tolerance, MAX_STEPS, PATIENCE)
 
-    def _resampled_start(self, problem: Problem, asked: _Options, stop: StoppingRule) -> Start:
+    def _resampled_start(self, problem: Problem, asked: SolveOptions, stop: StoppingRule) -> Start:
         """The answer of the trained grid, on the finer one of the problem."""
         trained = problem.resampled(problem.equation.grid(self.resolution))
         step = self._accelerated(self._stepper(trained), trained, asked)
@@ -304,7 +361,7 @@ class TrainedSolver(Solver):
         return trained.grid.resample(solved.tensor, problem.grid)
 
     def _elsewhere(
-        self, problem: Problem, u0: Tensor | None, asked: _Options, stop: StoppingRule
+        self, problem: Problem, u0: Tensor | None, asked: SolveOptions, stop: StoppingRule
     ) -> Solve:
         """A flow on fewer points than trained: solved on the trained grid, and cut."""
         trained = problem.resampled(problem.equation.grid(self.resolution))
@@ -320,8 +377,16 @@ class TrainedSolver(Solver):
             yield Observation("solve", *at, answer.residual_scale)
             return answer
 
-        finish = in_turn(*self._finishes(trained, given, asked, stop), cut_to_grid)
+        guard, polish = self._guard(trained, given, asked, stop), self._polish(trained, asked, stop)
+        finish = in_turn(*guard, *polish, cut_to_grid)
         return Solve(trained, start, step, stop, finish, stage="start")
+
+
+def _solved_directly(problem: Problem) -> bool:
+    """Whether J is so far from definite that only a direct solve ends: few points a wavelength."""
+    equation = problem.equation
+    large = problem.grid.size > LARGE[problem.grid.dimension]
+    return equation.linear and not large and equation.wavelengths_on(problem.grid) > MOST_WAVES
 
 
 def aspect(grid: Grid) -> float:
@@ -332,28 +397,6 @@ def aspect(grid: Grid) -> float:
 def _near(problem: Problem, start: Tensor | Start) -> Start:
     """A start, or the first guess for the samples that it would lead astray."""
     u = start if isinstance(start, Tensor) else (yield from start)
-    norms = residual_norm(problem.measure(problem.residual(u))).cpu()
     # written so that NaN counts as far
-    near = (norms <= FAR * guess_norm(problem)).to(u.device)
+    near = (measured_norm(problem, u).cpu() <= FAR * guess_norm(problem)).to(u.device)
     return torch.where(near.view(-1, *[1] * (u.dim() - 1)), u, problem.first_guess())
-
-
-@dataclass(frozen=True)
-class _Options:
-    """What is asked for."""
-
-    steps: int | None = None
-    tolerance: float | None = None
-    accelerate: bool | None = None
-    polish: bool = False
-    precision: torch.dtype | None = None
-
-    def precision_of(self, equation: Equation) -> torch.dtype:
-        """What an equation is solved in."""
-        fine = self.tolerance is not None and self.tolerance < SINGLE
-        return self.precision or (torch.float64 if fine else equation.precision)
-
-    def __post_init__(self) -> None:
-        if self.steps is not None and self.tolerance is not None:
-            got = f"{self.steps} steps and a tolerance of {self.tolerance}"
-            raise InvalidInput("steps", "either steps or a tolerance", got)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.solvers.iterate import Iterations, Observation, Solve, Solver
+from neuralsolver.solvers.loop import Iterations, Observation, Solve, Solver
 from neuralsolver.solvers.solution import Solution
 
 
@@ -43,7 +43,7 @@ class Answer(Solver):
 
 
 @dataclass(frozen=True)
-class With(Solver):
+class Configured(Solver):
     """A solver with a start, and options, of its own."""
 
     solver: Solver

@@ -2,7 +2,7 @@
 
 from neuralsolver.training.checkpoint import Card, load_model, save_model
 from neuralsolver.training.fit import error_history, fit
-from neuralsolver.training.library import load, load_sampler, shipped
+from neuralsolver.training.library import load, shipped
 from neuralsolver.training.plan import Plan, Record
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "fit",
     "load",
     "load_model",
-    "load_sampler",
     "save_model",
     "shipped",
 ]

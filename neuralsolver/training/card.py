@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import platform
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.files import read_regular
-from neuralsolver.limits import RESOLUTION, Limit, Real, Text, Whole
+from neuralsolver.limits import RESOLUTION, Choice, Float, Int, Limit
 from neuralsolver.solvers.error_signals import ERROR_SIGNALS
 from neuralsolver.solvers.neural_solver import READABLE
 
@@ -34,14 +36,15 @@ SMALL = 64
 """No whole number up to this makes a network large."""
 
 SOLVER_FIELDS: dict[str, Limit] = {
-    "step_size": Real(-1e6, 1e6),
-    "error": Text(tuple(ERROR_SIGNALS)),
-    "smoothing": Whole(0, 1000),
+    "step_size": Float(-1e6, 1e6),
+    "error": Choice(ERROR_SIGNALS),
+    "smoothing": Int(0, 1000),
 }
 NETWORKS = {
     "neural-solver": ("predictor", "corrector"),
     "denoiser": ("network",),
     "error-conditioned": ("network",),
+    "inversion": ("network",),
 }
 """The networks of every kind of model."""
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1,
@@ -83,29 +86,29 @@ def _no_number(word: str) -> None:
 
 def _check_fields(card: Mapping[str, Any]) -> None:
     RESOLUTION.read("resolution", card["resolution"])
-    Text().read("sha256", card["sha256"])
+    Choice().read("sha256", card["sha256"])
     equation = _mapping("equation", card["equation"])
-    Text().read("equation name", equation["name"])
+    Choice().read("equation name", equation["name"])
     _mapping("constants", equation["constants"])
     solver = _mapping("solver", card["solver"])
-    kind = Text(tuple(NETWORKS)).read("kind", card.get("kind", "neural-solver"))
+    kind = Choice(tuple(NETWORKS)).read("kind", card.get("kind", "neural-solver"))
     for network in NETWORKS[kind]:
         if solver[network] is not None:
             described = _mapping(network, solver[network])
-            Text().read(f"{network} model", described["model"])
+            Choice().read(f"{network} model", described["model"])
             _mapping(f"{network} arguments", described["arguments"])
-    {"neural-solver": _check_solver, "denoiser": _check_denoiser}.get(kind, _check_base)(solver)
+    CHECKS[kind](solver)
 
 
 def _check_denoiser(denoiser: Mapping[str, Any]) -> None:
     sizes = _mapping("sizes", denoiser["sizes"])
     (first, second), (one, other) = sizes["law"], sizes["prior"]
     for value in (*first, *second, one, other):
-        Real(-1e6, 1e6).read("sizes", value)
+        Float(-1e6, 1e6).read("sizes", value)
 
 
 def _check_base(denoiser: Mapping[str, Any]) -> None:
-    name = Text().read("base", denoiser["base"])
+    name = Choice().read("base", denoiser["base"])
     if Path(name).name != name or name in ("", ".", ".."):
         raise InvalidInput("base", "the name of a folder beside this one", name[:60])
 
@@ -114,12 +117,20 @@ def _check_solver(solver: Mapping[str, Any]) -> None:
     for name, limit in SOLVER_FIELDS.items():
         limit.read(name, solver[name])
     if solver.get("clock_steps") is not None:
-        Whole(1, 10**6).read("clock_steps", solver["clock_steps"])
+        Int(1, 10**6).read("clock_steps", solver["clock_steps"])
     for reads in ("predictor_reads", "corrector_reads"):
         if not isinstance(solver[reads], list):
             raise InvalidInput(reads, "a list", solver[reads])
         for name in solver[reads]:
-            Text(READABLE).read(reads, name)
+            Choice(READABLE).read(reads, name)
+
+
+CHECKS: dict[str, Callable[[Mapping[str, Any]], None]] = {
+    "neural-solver": _check_solver,
+    "denoiser": _check_denoiser,
+    "error-conditioned": _check_base,
+    "inversion": lambda network: None,
+}
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:
@@ -157,8 +168,8 @@ def read_header(path: Path) -> Header:
 
 
 def _entry(entry: Any) -> tuple[str, tuple[int, ...]]:
-    shape = tuple(Whole(1).read("shape", size) for size in entry["shape"])
-    return Text(tuple(BYTES)).read("dtype", entry["dtype"]), shape
+    shape = tuple(Int(1).read("shape", size) for size in entry["shape"])
+    return Choice(tuple(BYTES)).read("dtype", entry["dtype"]), shape
 
 
 def check_sizes(field: str, card: Mapping[str, Any], header: Header) -> None:
@@ -173,7 +184,7 @@ def check_sizes(field: str, card: Mapping[str, Any], header: Header) -> None:
                 if isinstance(number, (int, float)) and not -1 <= number <= most:
                     expected = f"{network} {name} of at most {most}, as the weights"
                     raise FileDamaged(field, expected, str(number)[:60])
-            if len(values) > SMALL or isinstance(value, dict):
+            if len(values) > most or isinstance(value, dict):
                 raise FileDamaged(field, f"a plain value for {network} {name}", str(value)[:60])
 
 
@@ -220,3 +231,8 @@ def check_weights(field: str, networks: nn.Module, header: Header) -> None:
         raise FileDamaged(
             field, "a card and weights that fit each other", f"differences in {names}"
         )
+
+
+def machine() -> str:
+    """Where a number was measured, in a few words."""
+    return f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 
 from neuralsolver.errors import InvalidInput, PeerLost
-from neuralsolver.limits import Whole
+from neuralsolver.limits import Int
 
 Result = TypeVar("Result")
 
@@ -72,7 +72,7 @@ class World:
     def join(cls, device: str | None = None) -> World:
         """The world that torchrun set up, or a world of one."""
         rank, size, local = (
-            Whole(0, 10**6).read(name, os.environ.get(name, usual))
+            Int(0, 10**6).read(name, os.environ.get(name, usual))
             for name, usual in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
         )
         if rank >= size:

@@ -9,7 +9,9 @@ loop around it (residual, scaling, known values) is a few lines in any language 
 from __future__ import annotations
 
 import io
+import logging
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +29,20 @@ def export_networks(solver: TrainedSolver, kind: str, folder: Path) -> list[dict
     """Export predictor and corrector; each row has the path and the difference of the answers."""
     if kind not in FORMATS:
         raise InvalidInput("format", " or ".join(FORMATS), kind)
+    created = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        return _export(solver, kind, folder)
     except FileExistsError:
         raise InvalidInput("--output", "a folder", folder) from None
+    except BaseException:
+        with suppress(OSError):  # what holds a file is kept
+            for place in created:
+                place.rmdir()
+        raise
+
+
+def _export(solver: TrainedSolver, kind: str, folder: Path) -> list[dict[str, Any]]:
     rows = []
     for name in ("predictor", "corrector"):
         network = getattr(solver.network, name)
@@ -68,6 +80,7 @@ def _onnx(network: nn.Module, example: Tensor, path: Path) -> Tensor:
         expected = "the extra neuralsolver[onnx] to be installed"
         raise InvalidInput("format", expected, f"no {error.name}") from None
     batch = torch.export.Dim("batch", min=1)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # packages that nobody needs here
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(

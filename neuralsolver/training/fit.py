@@ -136,6 +136,7 @@ class _Run:
 
     def __init__(self, solver: nn.Module, plan: Plan, folder: Path, world: World) -> None:
         self.solver, self.plan, self.folder, self.world = solver, plan, folder, world
+        self._fix_predictor(plan.fixed_predictor)
         self.parameters = [p for p in solver.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(parameter_groups(solver, plan), lr=plan.learning_rate)
         self.average = [p.detach().clone() for p in self.parameters] if plan.ema else []
@@ -143,13 +144,18 @@ class _Run:
         self.bad = 0
         self.memory: Tensor | None = None
         self.clock = busy_seconds(world.device)
-        self.saved = self.validated = time.monotonic()
+        self.saved, self.validated = time.monotonic(), self.clock
         self.objective = OBJECTIVES[plan.objective]
         if plan.compile:
             for name in ("predictor", "corrector"):
                 network = getattr(solver, name, None)
                 if network is not None:
                     network.compile()
+
+    def _fix_predictor(self, fixed: bool) -> None:
+        predictor = getattr(self.solver, "predictor", None)
+        if predictor is not None:
+            predictor.requires_grad_(not fixed)
 
     def alone(self) -> AbstractContextManager[None]:
         """The right to train in the folder, which the first process holds for all."""
@@ -187,10 +193,16 @@ class _Run:
         index = self.plan.samples(self.record.batches, len(examples))
         share = index[self.world.rank :: self.world.size]
         problem, target = _posed(examples, share, self.world.device)
-        steps = self.plan.corrections(self.record.batches)
-        batch = Batch(problem, target, steps)
         chance = self.plan.chances(self.record.batches, len(index))
-        batch.chance = torch.from_numpy(chance[self.world.rank :: self.world.size])
+        chance = chance[self.world.rank :: self.world.size]
+        if self.plan.symmetries:
+            move = problem.equation.moved
+            problem, target = (
+                Problem(problem.equation, move(problem.inputs, chance)),
+                move(target, chance),
+            )
+        batch = Batch(problem, target, self.plan.corrections(self.record.batches))
+        batch.chance = torch.from_numpy(chance)
         if self.plan.replay:
             batch.start = self._recall(index, len(examples), target)
         self._learn(batch)
@@ -198,13 +210,16 @@ class _Run:
             self.memory[index] = self.world.gather(batch.end).cpu()
 
     def _learn(self, batch: Any) -> None:
-        """All losses of a batch, then one update."""
+        """All losses of a batch, then one update, or an update after each."""
         losses = []
         with self._precision():
             for loss in self.objective(self.solver, batch):
                 loss.backward()  # type: ignore[no-untyped-call]
                 losses.append(float(loss.detach()))
-            self._update()
+                if self.plan.update_each_loss:
+                    self._update()
+            if not self.plan.update_each_loss:
+                self._update()
         self.record.losses = losses
 
     def _recall(self, index: np.ndarray[Any, Any], count: int, like: Tensor) -> Tensor:
@@ -242,10 +257,12 @@ class _Run:
         self, validation: Examples | Posed | None, progress: Progress | None, done: float
     ) -> None:
         """Validate, log and checkpoint when it is time; show progress always."""
-        now = time.monotonic()
-        if now - self.validated >= self.plan.validate_seconds:
-            self.validated = now
+        # validation is paid from the budget, so it is timed by the clock of the budget: on a busy
+        # machine it would otherwise follow every batch
+        if self.clock - self.validated >= self.plan.validate_seconds:
             self.validate(validation)
+            self.validated = busy_seconds(self.world.device)
+        now = time.monotonic()
         if now - self.saved >= self.plan.checkpoint_seconds:
             self.saved = now
             self.save()
@@ -271,6 +288,7 @@ class _Run:
         self.save()
         for average, parameter in zip(self.average, self.parameters, strict=False):
             parameter.data.copy_(average)
+        self._fix_predictor(False)
 
     def _averaged(self) -> Any:
         return _Swapped(self.parameters, self.average) if self.average else nullcontext()

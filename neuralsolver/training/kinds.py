@@ -3,6 +3,7 @@
 neural-solver       predictor and corrector
 denoiser            a network in EDM's units that is told of sensors
 error-conditioned   Diffusion ENS over a denoiser, which is stored in a folder beside it
+inversion           a corrector that reads the mismatch of wells
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import nn
 
 from neuralsolver import models
 from neuralsolver.errors import InvalidInput
+from neuralsolver.inversion.corrector import Corrector
 from neuralsolver.samplers.conditions import Sizes
 from neuralsolver.samplers.denoiser import Denoiser
 from neuralsolver.samplers.diffusion_ens import ErrorConditionedDenoiser
@@ -82,6 +84,15 @@ def _rebuild_error_conditioned(settings: dict[str, Any], folder: Path) -> nn.Mod
     return ErrorConditionedDenoiser(base, _network(settings["network"]), settings["base"])
 
 
+def _describe_corrector(model: Corrector) -> dict[str, Any]:
+    arguments = {"widths": list(model.widths), "signal": model.signal}
+    return {"network": {"model": "well-corrector", "arguments": arguments}}
+
+
+def _rebuild_corrector(settings: dict[str, Any], folder: Path) -> Corrector:
+    return Corrector(**settings["network"]["arguments"])
+
+
 KINDS = {
     kind.name: kind
     for kind in (
@@ -94,6 +105,7 @@ KINDS = {
             _rebuild_error_conditioned,
             lambda model: model.network,
         ),
+        Kind("inversion", Corrector, _describe_corrector, _rebuild_corrector),
     )
 }
 

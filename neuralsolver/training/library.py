@@ -38,8 +38,8 @@ def shipped() -> list[str]:
 
 
 def shipped_denoisers() -> list[str]:
-    """Names of the denoisers that come with the package, for `ens reconstruct`."""
-    return sorted(name for name, kind in _kinds() if kind != "neural-solver")
+    """Names of the denoisers that come with the package, for `ens invert`."""
+    return sorted(name for name, kind in _kinds() if kind in ("denoiser", "error-conditioned"))
 
 
 def _kinds() -> list[tuple[str, str]]:
@@ -81,7 +81,11 @@ def locate_denoiser(model: str) -> Path:
         if (folder / CARD).is_file():
             return folder
     known = ", ".join(shipped_denoisers()) or "none shipped"
-    raise InvalidInput("denoiser", f"one of {known}, or a folder with {CARD}", model)
+    expected = (
+        f"one of {known}, or a folder with {CARD} (denoisers and the networks of boxes and "
+        "shapes are in the repository only, not in the wheel; no default method needs them)"
+    )
+    raise InvalidInput("denoiser", expected, model)
 
 
 def locate(model: str | Path) -> Path | None:
@@ -115,7 +119,7 @@ def load(model: str | Path) -> TrainedSolver:
         raise InvalidInput("model", f"one of {known}, or a folder with {CARD}", str(model))
     network, card = load_model(folder)
     if not isinstance(network, NeuralSolver):
-        expected = "a solver (`ens reconstruct` uses denoisers)"
+        expected = "a solver (`ens invert` uses denoisers)"
         raise InvalidInput("model", expected, f"the denoiser {model}")
     return TrainedSolver(network, card.equation, card.resolution, card.record)
 
@@ -169,15 +173,7 @@ def remarks(problem: Problem, trained_on: Equation | None = None) -> list[str]:
 
 
 def load_sampler(equation: str, method: str, steps: int | None = None) -> Sampler:
-    """A sampler of fields from sensors by its name, with the shipped denoiser of an equation.
-
-    >>> import neuralsolver as ns
-    >>> places = [[0.25, 0.25], [0.25, 0.75], [0.75, 0.25], [0.75, 0.75]]
-    >>> sensors = ns.Sensors(places, "source", [1.0, -1.0, 0.5, 0.0])
-    >>> exact = ns.load_sampler("poisson", "exact")
-    >>> exact.sample(ns.Observed(ns.Poisson(), 16, sensors), count=3).solutions.shape[0]
-    3
-    """
+    """A sampler of fields from sensors by its name, for `invert` and the study."""
     from neuralsolver.samplers import methods
 
     return methods.build(method, equation, steps, _denoiser, load)

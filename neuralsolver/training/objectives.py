@@ -9,9 +9,6 @@ whatever the number of steps K.
     relative_l2       L = ‖û⁰ − u‖ / ‖u‖                                   operators of flows
     relative_h1       L = ‖û⁰ − u‖_H¹ / ‖u‖_H¹                             plain neural operators
     physics_informed  L = 5 ‖û⁰ − u‖/‖u‖ + ‖F(û⁰)‖/‖F(g)‖                  PINO, weighted as there
-    relative_l1       L = Σ |û⁰ − u| / Σ |u| over the batch                POSEIDON
-    all_to_all        the same, for pairs of frames (all_to_all.py)        POSEIDON on flows
-    reconstruction_and_residual   reconstruction + 10⁻² ‖F(û⁽ᵏ⁾)‖²/‖F(g)‖²   the paper's ablation
 
 g is the first guess of the equation: zero, or the initial frame repeated. Without a predictor the
 first term of the contraction is not there.
@@ -31,10 +28,9 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.solvers.iterate import Iterate
+from neuralsolver.errors import InvalidInput
+from neuralsolver.solvers.loop import State
 from neuralsolver.solvers.neural_solver import NeuralSolver
-from neuralsolver.training.all_to_all import all_to_all, l1_error
-from neuralsolver.training.denoising import denoising
 
 
 @dataclass
@@ -55,8 +51,6 @@ class Batch:
 
 
 DATA_WEIGHT = 5.0
-RESIDUAL_WEIGHT = 1e-2
-"""Relative residuals are of order one when errors are of order 1e-2: the two terms weigh alike."""
 
 Objective = Callable[[Any, Any], Iterator[Tensor]]
 
@@ -66,11 +60,12 @@ def reconstruction(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     of earlier batches where these are replayed."""
     problem, target, step = batch.problem, batch.target, solver.stepper()
     prediction = solver.predict(problem)
-    yield (prediction - target).square().mean() / (batch.steps + 1)
+    if prediction.requires_grad:  # else the predictor stays as it is
+        yield (prediction - target).square().mean() / (batch.steps + 1)
     prediction = prediction.detach()
     u = _replayed(batch, prediction)
     for _ in range(batch.steps):
-        u = step(Iterate.of(problem, u))
+        u = step(State.of(problem, u))
         yield (u - target).square().mean() / (batch.steps + 1)
         u = u.detach()
     # what has become worse than nothing starts afresh
@@ -90,7 +85,7 @@ def contraction(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     step = solver.stepper()
     for _ in range(batch.steps):
         before = squared_norm(u - target)
-        u = step(Iterate.of(problem, u))
+        u = step(State.of(problem, u))
         after = squared_norm(u - target)
         yield (after / before).mean()
         # an untrained corrector leads astray: what is worse than nothing starts afresh
@@ -99,18 +94,6 @@ def contraction(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
         lost |= after.detach() < 1e-24 * size
         u = _where(lost, prediction, u.detach())
     batch.end = u
-
-
-def reconstruction_and_residual(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
-    """The reconstruction loss with the residual of every prediction as a second aim."""
-    problem, weight = batch.problem, RESIDUAL_WEIGHT / (batch.steps + 1)
-    size = squared_norm(problem.residual(problem.first_guess()))
-    u, step = solver.predict(problem), solver.stepper()
-    for number in range(batch.steps + 1):
-        if number:
-            u = step(Iterate.of(problem, u.detach()))
-        error = (u - batch.target).square().mean() / (batch.steps + 1)
-        yield error + weight * (squared_norm(problem.residual(u)) / size).mean()
 
 
 def physics_informed(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
@@ -129,11 +112,6 @@ def relative_l2(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     yield (error / squared_norm(batch.target)).sqrt().mean()
 
 
-def relative_l1(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
-    """L¹ distance of the predictions over the L¹ norm of the truths, of a whole batch."""
-    yield l1_error(solver.predict(batch.problem), batch.target)
-
-
 def relative_h1(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     """H¹ distance of the prediction over the H¹ norm of the truth; differences end at the walls,
     or go around the torus."""
@@ -142,17 +120,22 @@ def relative_h1(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     yield (h1_norm(error, around) / h1_norm(batch.target, around)).mean()
 
 
+def own_losses(solver: Any, batch: Any) -> Iterator[Tensor]:
+    """The losses that batches of a `Source` bring along."""
+    if isinstance(batch, Batch):
+        raise InvalidInput("objective", "one for problems with their solutions", "own_losses")
+    yield from batch.losses(solver)
+
+
 OBJECTIVES: dict[str, Objective] = {
     "reconstruction": reconstruction,
-    "reconstruction_and_residual": reconstruction_and_residual,
     "contraction": contraction,
     "physics_informed": physics_informed,
     "relative_l2": relative_l2,
     "relative_h1": relative_h1,
-    "relative_l1": relative_l1,
-    "all_to_all": all_to_all,
-    "denoising": denoising,
+    "own_losses": own_losses,
 }
+"""Objectives by the name in a plan. Add an entry to make one of yours known."""
 
 
 def squared_norm(u: Tensor) -> Tensor:

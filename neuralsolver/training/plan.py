@@ -14,28 +14,31 @@ import numpy as np
 
 from neuralsolver.equations import generator
 from neuralsolver.errors import InvalidInput
-from neuralsolver.limits import SEED, Limit, Real, Text, Truth, Whole
+from neuralsolver.limits import SEED, Bool, Choice, Float, Int, Limit
 from neuralsolver.training.objectives import OBJECTIVES
 
 LIMITS: dict[str, Limit] = {
-    "objective": Text(tuple(OBJECTIVES)),
-    "batches": Whole(1, 10**9),
-    "budget_minutes": Real(above=0.0, most=1e6),
-    "batch_size": Whole(1, 10**6),
-    "unroll": Whole(0, 10_000),
-    "shortest_unroll": Whole(0, 10_000),
-    "replay": Truth(),
-    "restart": Real(0.0, 1.0),
-    "learning_rate": Real(above=0.0, most=100.0),
-    "weight_decay": Real(0.0, 100.0),
-    "warmup": Whole(0, 10**9),
-    "clip": Real(above=0.0),
-    "ema": Real(0.0, 0.9999999),
+    "objective": Choice(OBJECTIVES),
+    "batches": Int(1, 10**9),
+    "budget_minutes": Float(above=0.0, most=1e6),
+    "batch_size": Int(1, 10**6),
+    "unroll": Int(0, 10_000),
+    "shortest_unroll": Int(0, 10_000),
+    "replay": Bool(),
+    "restart": Float(0.0, 1.0),
+    "learning_rate": Float(above=0.0, most=100.0),
+    "weight_decay": Float(0.0, 100.0),
+    "warmup": Int(0, 10**9),
+    "clip": Float(above=0.0),
+    "ema": Float(0.0, 0.9999999),
+    "update_each_loss": Bool(),
     "seed": SEED,
-    "bfloat16": Truth(),
-    "compile": Truth(),
-    "checkpoint_seconds": Real(0.0, 1e6),
-    "validate_seconds": Real(0.0, 1e6),
+    "bfloat16": Bool(),
+    "compile": Bool(),
+    "fixed_predictor": Bool(),
+    "symmetries": Bool(),
+    "checkpoint_seconds": Float(0.0, 1e6),
+    "validate_seconds": Float(0.0, 1e6),
 }
 """The type and range of every field of a plan."""
 
@@ -56,6 +59,10 @@ class Plan:
     With `replay`, the last iterate of every sample is remembered and the next visit goes on from
     it, or with probability `restart` from the prediction again. A batch then mixes early and late
     iterates of different samples, as many corrections deep as the corrector has become good for.
+
+    With `fixed_predictor` only the corrector learns. With `symmetries` every visit sees a sample
+    moved by one that the equation has (`Equation.moved`); remembered iterates would not follow.
+    With `update_each_loss` every correction of a batch is followed by an update of its own.
     """
 
     objective: str = "contraction"
@@ -71,9 +78,12 @@ class Plan:
     warmup: int = 100
     clip: float = 1.0
     ema: float = 0.0
+    update_each_loss: bool = False
     seed: int = 0
     bfloat16: bool = False
     compile: bool = False
+    fixed_predictor: bool = False
+    symmetries: bool = False
     checkpoint_seconds: float = 60.0
     validate_seconds: float = 60.0
 
@@ -85,6 +95,8 @@ class Plan:
         if (self.batches is None) == (self.budget_minutes is None):
             got = f"batches {self.batches} and budget_minutes {self.budget_minutes}"
             raise InvalidInput("plan", "either batches or budget_minutes", got)
+        if self.replay and self.symmetries:
+            raise InvalidInput("symmetries", "False where iterates are replayed", True)
         if not 0 <= self.shortest_unroll <= self.unroll:
             raise InvalidInput("shortest_unroll", f"0 to {self.unroll}", self.shortest_unroll)
 

@@ -2,6 +2,15 @@
 
 import { button, el, number } from "./dom.js";
 
+/** What the server makes of a correction, by the name of the step it is about to take. */
+export const HOW = {
+  plain: "Each correction is added as it is.",
+  Krylov: "Past corrections are combined into the one with the smallest residual (flexible GMRES).",
+  Conjugate: "Past corrections are combined into the one with the smallest energy of the error (flexible conjugate gradients).",
+  Anderson: "Past corrections are mixed into a better one (Anderson).",
+  NewtonStep: "Newton's method: these constants are beyond the network.",
+};
+
 /** The form; `change(part, live)` is called with the part of the state that is new. */
 export function makeControls(state, equations, change) {
   const { equation } = state;
@@ -14,11 +23,7 @@ export function makeControls(state, equations, change) {
     el("fieldset", {}, el("legend", {}, inputTitle(equation)), inputControls(state, change)),
     el("fieldset", {}, el("legend", {}, "How to solve it"),
       choice("mode", [["accelerated", "Accelerated"], ["plain", "Plain"]], state.mode, (mode) => change({ mode })),
-      el("p", { class: "hint" }, state.mode === "plain"
-        ? "The network's correction is added as it is."
-        : equation.flow || equation.name === "nonlinear-helmholtz"
-          ? "Past corrections are mixed into a better one (Anderson)."
-          : "Past corrections are combined into the best one (GMRES)."),
+      el("p", { class: "hint", id: "how" }, HOW[state.step] ?? HOW.plain),
       state.mode === "plain" ? stepsControl(state, change) : equation.flow ? null : toleranceControl(state, change),
       el("span", { class: "label" }, "Grid"),
       choice("grid", gridsOf(equation), String(state.grid), (grid) => change({ grid: Number(grid) })),

@@ -7,6 +7,8 @@ import { showPrograms } from "./programs.js";
 import { showResults } from "./results.js";
 import { SensorsView } from "./sensors.js";
 import { readAddress } from "./state.js";
+import { WavesView } from "./waves.js";
+import { WellsView } from "./wells.js";
 import { Workbench } from "./workbench.js";
 
 const main = document.getElementById("main");
@@ -16,6 +18,8 @@ let open = null;
 const VIEWS = {
   solve: ["Solve", (words) => new Workbench(main, words, models, false)],
   flows: ["Flows", (words) => new Workbench(main, words, models, true)],
+  waves: ["Waves", (words) => new WavesView(main, words)],
+  wells: ["Wells", (words) => new WellsView(main, words)],
   sensors: ["Sensors", (words) => new SensorsView(main, words)],
   results: ["Results", (words) => showResults(main, words)],
   programs: ["API", () => showPrograms(main)],

@@ -11,9 +11,10 @@ export async function loadColours() {
 }
 
 export class Panel {
-  constructor(title, about, { smooth = true, paint = false, label = title } = {}) {
+  constructor(title, about, { smooth = true, paint = false, signed = true, label = title } = {}) {
     this.dots = el("div", { class: "dots", "aria-hidden": "true" });
     this.label = label;
+    this.signed = signed;
     this.canvas = el("canvas", { width: 64, height: 64, class: smooth ? "" : "crisp" });
     if (paint) {
       this.canvas.tabIndex = 0;
@@ -50,9 +51,10 @@ export class Panel {
   draw(values, n, limit = null) {
     this.note.hidden = true;
     this.field = { values, n };
-    const range = limit || extent(values);
+    const range = limit || extent(values, this.signed);
     this.range = range;
-    const map = range.diverging ? maps.diverging : maps.sequential;
+    const map = this.signed ? maps.diverging : maps.sequential;
+    this.root.dataset.colours = this.signed ? "diverging" : "sequential";
     if (this.canvas.width !== n) this.canvas.width = this.canvas.height = n;
     const context = this.canvas.getContext("2d");
     const image = context.createImageData(n, n);
@@ -122,17 +124,14 @@ export class Panel {
   }
 }
 
-/** The ends of a scale, by the rule of the figures: white at zero where the sign changes. */
-export function extent(values) {
+/** The ends of a scale; that of a signed field has zero in its middle, whatever its values are. */
+export function extent(values, signed) {
   let low = Infinity;
   let high = -Infinity;
   for (const value of values) {
     if (value < low) low = value;
     if (value > high) high = value;
   }
-  if (Math.min(-low, high) > 0.02 * Math.max(-low, high)) {
-    const largest = Math.max(-low, high);
-    return { low: -largest, high: largest, diverging: true };
-  }
-  return { low, high: high > low ? high : low + 1, diverging: false };
+  const largest = Math.max(-low, high) || 1;
+  return signed ? { low: -largest, high: largest } : { low, high: high > low ? high : low + 1 };
 }

@@ -3,6 +3,7 @@
 import { button, copy, el, number, time } from "./dom.js";
 import { getJson } from "./api.js";
 import { Chart } from "./chart.js";
+import { readRows, readTables } from "./measured.js";
 
 const COLUMNS = [
   ["regime", "Asked to solve", (row) => row.regime],
@@ -16,39 +17,40 @@ const COLUMNS = [
 ];
 
 export async function showResults(place, words) {
-  const overview = await getJson("results");
-  const name = words.get("name") || (overview.experiments.find((each) => each.name === "helmholtz") ?? overview.experiments[0])?.name;
-  const kind = words.get("show") || "rows";
+  const { folder, files } = await getJson("results");
+  const experiments = files.filter((name) => name.endsWith(".jsonl")).map((name) => name.slice(0, -6));
+  const name = words.get("name") || (experiments.includes("helmholtz") ? "helmholtz" : experiments[0]);
+  const kind = words.get("show") || (words.has("row") ? "rows" : "tables");
   const go = (change) => (location.hash = `#/results?${new URLSearchParams({ ...Object.fromEntries(words), ...change })}`);
   const content = el("div", { class: "content" });
   place.replaceChildren(
     el("div", { class: "intro" }, el("h1", {}, "Results"),
-      el("p", {}, "Every number here was measured by a command of this project and is a line of a file. Choose a number to see both.")),
+      el("p", {}, "Every number here was measured by a command of this project and is a line of a file. Rows show both.")),
     tabs(kind, go),
     content);
-  if (!overview.experiments.length && !overview.tables.length) {
-    content.append(el("p", { class: "note" }, `There are no results in the folder “${overview.folder}”. ens evaluate measures them, ens serve --results FOLDER shows another folder.`));
+  if (!files.length) {
+    content.append(el("p", { class: "note" }, `There are no results in the folder “${folder}”. python -m paper evaluate measures them, ens serve --results FOLDER shows another folder.`));
     return;
   }
-  if (kind === "figures") content.append(...figures(overview.figures));
-  else if (kind === "tables") await showTables(content, overview.tables, words.get("table"), go);
-  else await showRows(content, overview.experiments, name, words, go);
+  if (kind === "figures") content.append(...figures(files.filter((each) => each.startsWith("figures/"))));
+  else if (kind === "rows") await showRows(content, experiments, name, words, go);
+  else showTables(content, await readTables(files), words.get("table"), go);
 }
 
 function tabs(kind, go) {
   return el("div", { class: "choice tabs", role: "group", "aria-label": "Kind of result" },
-    [["rows", "Rows"], ["tables", "Tables"], ["figures", "Figures"]].map(([key, text]) =>
+    [["tables", "Tables"], ["rows", "Rows"], ["figures", "Figures"]].map(([key, text]) =>
       button(text, () => go({ show: key }), { "aria-pressed": String(key === kind) })));
 }
 
 async function showRows(content, experiments, name, words, go) {
   const select = el("select", { "aria-label": "Experiment", onchange: () => go({ name: select.value, row: "" }) },
-    experiments.map((each) => el("option", { value: each.name, selected: each.name === name }, `${each.name} (${each.rows} rows)`)));
+    experiments.map((each) => el("option", { value: each, selected: each === name }, each)));
   const filter = el("input", { type: "search", placeholder: "filter: fno, shift …", "aria-label": "Filter", value: words.get("filter") || "" });
   const detail = el("section", { class: "detail", "aria-live": "polite", "aria-label": "The chosen row" });
   const holder = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Rows" });
   content.append(el("div", { class: "row" }, select, filter), detail, holder);
-  const rows = await getJson(`results/rows/${encodeURIComponent(name)}`);
+  const rows = await readRows(name);
   let [column, direction] = (words.get("sort") || "regime,1").split(",");
   direction = Number(direction) || 1;
   const remember = (change) => {
@@ -113,11 +115,10 @@ function describe(row) {
   return parts;
 }
 
-async function showTables(content, names, chosen, go) {
-  const name = names.includes(chosen) ? chosen : names[0];
+function showTables(content, tables, chosen, go) {
+  const { name, label, about, headings, cells } = tables.find((each) => each.name === chosen) ?? tables[0];
   const select = el("select", { "aria-label": "Table", onchange: () => go({ table: select.value }) },
-    names.map((each) => el("option", { value: each, selected: each === name }, each)));
-  const { about, headings, cells } = await getJson(`results/tables/${encodeURIComponent(name)}`);
+    tables.map((each) => el("option", { value: each.name, selected: each.name === name }, each.label)));
   let column = -1;
   let direction = 1;
   const holder = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table" });
@@ -130,8 +131,8 @@ async function showTables(content, names, chosen, go) {
       el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell) => el("td", {}, cell)))))));
   };
   draw();
-  content.append(el("div", { class: "row" }, select), el("p", {}, about),
-    el("p", { class: "hint" }, `tables/${name}.md, written from the rows by: ens report`), holder);
+  content.append(el("div", { class: "row" }, select), el("h2", {}, label), el("p", {}, about),
+    el("p", { class: "hint" }, "Written from the rows by: python -m paper report"), holder);
 }
 
 function value(text) {
@@ -141,11 +142,11 @@ function value(text) {
 
 function figures(names) {
   return [el("div", { class: "figures" }, names.map((name) => el("figure", {},
-    el("a", { href: `results/figures/${name}`, target: "_blank", rel: "noopener" },
-      el("img", { src: `results/figures/${name}`, alt: `Figure: ${words(name)}`, loading: "lazy" })),
-    el("figcaption", {}, words(name), el("span", { class: "hint" }, " · drawn by: ens report")))))];
+    el("a", { href: `results/files/${name}`, target: "_blank", rel: "noopener" },
+      el("img", { src: `results/files/${name}`, alt: `Figure: ${words(name)}`, loading: "lazy" })),
+    el("figcaption", {}, words(name), el("span", { class: "hint" }, " · drawn by: python -m paper report")))))];
 }
 
 function words(name) {
-  return name.replace(/\.\w+$/, "").replaceAll("-", " ");
+  return name.replace(/^.*\/|\.\w+$/g, "").replaceAll("-", " ");
 }

@@ -6,7 +6,6 @@ import { paintable } from "./brush.js";
 import { Panel, extent } from "./panel.js";
 
 const EQUATIONS = { helmholtz: "Helmholtz: source f", poisson: "Poisson: source f", darcy: "Darcy: rock" };
-const FEWEST = 4;
 const POINTS = 63;
 const BEGIN = [[0.2, 0.25], [0.75, 0.2], [0.5, 0.55], [0.2, 0.8], [0.8, 0.8]];
 
@@ -31,18 +30,18 @@ export class SensorsView {
 
   build() {
     const { state } = this;
-    const smooth = state.equation !== "darcy";
+    const signed = state.equation !== "darcy"; // rock and pressure are positive
     const seen = state.see === "input" ? "input" : "solution";
     this.board = new Panel("Place sensors here", "click to add one, click it again to remove it", {
-      smooth: seen === "solution" || smooth, paint: true, label: "the hidden field, sensors are placed with arrow keys and space",
+      smooth: seen === "solution" || signed, signed, paint: true, label: "the hidden field, sensors are placed with arrow keys and space",
     });
     paintable(this.board.canvas, () => ({ radius: 1, sign: 1 }), (stroke) => stroke && this.#toggle([onGrid(stroke.x), onGrid(stroke.y)]));
     const panels = (crisp) => ({
-      mean: new Panel("Mean", "the best guess"),
-      spread: new Panel("Spread", "how unsure it is, point by point"),
-      ...Object.fromEntries([1, 2, 3].map((k) => [`sample ${k}`, new Panel(`Sample ${k}`, "one field that fits the sensors", { smooth: !crisp })])),
+      mean: new Panel("Mean", "the best guess", { signed }),
+      spread: new Panel("Spread", "how unsure it is, point by point", { signed: false }),
+      ...Object.fromEntries([1, 2, 3].map((k) => [`sample ${k}`, new Panel(`Sample ${k}`, "one field that fits the sensors", { smooth: !crisp, signed })])),
     });
-    this.panels = { input: panels(!smooth), solution: panels(false) };
+    this.panels = { input: panels(!signed), solution: panels(false) };
     this.verdict = el("section", { class: "verdict quiet", "aria-live": "polite", "aria-label": "Verdict", id: "verdict" });
     this.side = el("aside", { class: "side" });
     const group = (title, parts, first = []) => el("section", { class: "group" }, el("h2", {}, title),
@@ -73,10 +72,10 @@ export class SensorsView {
         button("10 more sensors", () => this.#change([...state.places, ...scattered(10, state.places.length)]), { id: "more" }),
         button("Remove all", () => this.#change([]), { id: "none" })),
       button(state.truth ? "Hide the truth" : "Show the truth", () => { state.truth = !state.truth; this.#controls(); this.#draw(); }, { id: "truth", class: "primary", "aria-pressed": String(state.truth) }),
-      el("p", { class: "hint" }, "Exact mathematics, no network: the field is drawn from a known distribution, so what can be known of it is known. Learned samplers that need no such formula: ens reconstruct."),
+      el("p", { class: "hint" }, "Exact mathematics, no network: the field is drawn from a known distribution, so what can be known of it is known. Learned samplers that need no such formula: ens invert."),
       el("div", { class: "row" },
         button("Copy link", () => copy(location.href, "Link"), { id: "copy-link" }),
-        button("Copy shell line", () => copy(`ens reconstruct ${state.equation} --sensors sensors.csv --method exact --seed ${state.seed}`, "Shell line"), { id: "copy-shell" }),
+        button("Copy shell line", () => copy(`ens invert ${state.equation} --sensors sensors.csv --method exact --seed ${state.seed}`, "Shell line"), { id: "copy-shell" }),
         button("Sensors .csv", () => this.frame && download(this.frame.table, "sensors.csv"), { id: "save-sensors" }))));
   }
 
@@ -98,8 +97,8 @@ export class SensorsView {
     this.board.mark(state.places);
     this.number += 1;
     const number_ = this.number;
-    if (state.places.length < FEWEST) {
-      this.#say("quiet", `${FEWEST - state.places.length} more to go`, `A field needs at least ${FEWEST} sensors: fewer say nothing about it.`);
+    if (!state.places.length) {
+      this.#say("quiet", "No sensor yet", "Click on the first picture to place one.");
       return;
     }
     const body = JSON.stringify({ equation: state.equation, seed: state.seed, see: state.see, places: state.places });
@@ -123,15 +122,15 @@ export class SensorsView {
     if (!this.frame) return;
     const { fields } = this.frame;
     for (const name of ["input", "solution"]) {
-      const scale = extent(fields[`${name} truth`].values);
+      const scale = extent(fields[`${name} truth`].values, this.board.signed);
       for (const [part, panel] of Object.entries(this.panels[name])) {
         const { values, shape } = fields[`${name} ${part}`];
-        panel.draw(values, shape[0], part === "spread" ? { low: 0, high: Math.max(...values) || 1, diverging: false } : scale);
+        panel.draw(values, shape[0], part === "spread" ? { low: 0, high: Math.max(...values) || 1 } : scale);
       }
     }
     const shown = fields[`${this.state.see} ${this.state.truth ? "truth" : "mean"}`];
     this.board.title.textContent = this.state.truth ? "The truth" : "Place sensors here";
-    this.board.draw(shown.values, shown.shape[0], extent(fields[`${this.state.see} truth`].values));
+    this.board.draw(shown.values, shown.shape[0], extent(fields[`${this.state.see} truth`].values, this.board.signed));
     this.board.mark(this.state.places);
   }
 

@@ -16,13 +16,13 @@ export class Stage {
   constructor(equation, player, { onrun, onscale }) {
     this.equation = equation;
     this.player = player;
-    this.scale = "own";
-    const smooth = equation.brush !== "phases";
+    this.scale = "first";
+    const signed = equation.brush !== "phases"; // rock and pressure are positive
     this.panels = {
       input: new Panel(capital(equation.given), ABOUT.input[equation.brush], {
-        smooth, paint: true, label: `${equation.given}, can be painted with arrow keys and space`,
+        smooth: signed, signed, paint: true, label: `${equation.given}, can be painted with arrow keys and space`,
       }),
-      solution: new Panel(capital(equation.unknown), ABOUT.solution),
+      solution: new Panel(capital(equation.unknown), ABOUT.solution, { signed }),
       residual: new Panel("Residual", ABOUT.residual),
       ...(equation.flow ? {} : { correction: new Panel("Correction", ABOUT.correction) }),
       error: new Panel("Error", ABOUT.error),
@@ -45,8 +45,8 @@ export class Stage {
     this.counter = el("output", { class: "counter", id: "counter", for: "scrub" }, "");
     const speed = el("select", { "aria-label": "Speed", onchange: () => (this.player.speed = speed.value) },
       el("option", { value: "usual" }, "usual speed"), el("option", { value: "slow" }, "slowly"));
-    this.scaleChoice = el("select", { "aria-label": "Colours", onchange: () => { this.scale = this.scaleChoice.value; onscale(this.scale); this.draw(); } },
-      el("option", { value: "own" }, "colours of each step"), el("option", { value: "first" }, "colours of the first step"));
+    this.scaleChoice = el("select", { "aria-label": "Scale", onchange: () => { this.scale = this.scaleChoice.value; onscale(this.scale); this.draw(); } },
+      el("option", { value: "first" }, "scale of the first step"), el("option", { value: "own" }, "scale of each step"));
     this.controls = el("div", { class: "transport" },
       this.run,
       el("div", { class: "buttons" },
@@ -94,25 +94,27 @@ export class Stage {
     this.root.dataset.index = frame ? frame.index : -1;
     this.root.dataset.frames = player.frames.length;
     if (!frame) return;
-    const first = player.frames[0];
     for (const [name, panel] of Object.entries(this.panels)) {
       if (name === "input") continue;
       const field = frame.fields[name];
       if (!field) panel.blank(name === "correction" ? "The first guess: nothing corrected yet." : "No reference solution to compare with.");
-      else this.#drawField(panel, name, field, first);
+      else this.#drawField(panel, name, field);
     }
     this.counter.textContent = words(frame, player);
     if (this.clock) this.#drawClock(frame);
   }
 
-  #drawField(panel, name, { values, shape }, first) {
+  #drawField(panel, name, { values, shape }) {
     const n = shape.at(-1);
     const moment = shape.length === 3 ? Math.min(this.moment, shape[0] - 1) : 0;
     const now = values.subarray(moment * n * n, (moment + 1) * n * n);
-    const reference = name === "correction" ? null : first.fields[name];
-    let limit = null;
-    if (this.scale === "first" && reference) limit = extent(reference.values);
-    else if (shape.length === 3) limit = extent(values); // one scale for the whole flow
+    const first = this.player.frames.find((frame) => frame.fields[name]).fields[name];
+    let limit = extent(values, panel.signed); // one scale for the whole flow
+    if (this.scale === "first") {
+      const fixed = extent(first.values, panel.signed);
+      // what shrinks is seen to shrink; a solution may grow, and is shown whole
+      limit = name === "solution" ? { low: Math.min(limit.low, fixed.low), high: Math.max(limit.high, fixed.high) } : fixed;
+    }
     panel.draw(now, n, limit);
   }
 

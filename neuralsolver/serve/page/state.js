@@ -2,7 +2,7 @@
 
 import { decodeStrokes, encodeStrokes } from "./brush.js";
 
-export const USUAL = { mode: "accelerated", grid: 64, seed: 0, steps: 20, axis: "steps", scale: "own" };
+export const USUAL = { mode: "accelerated", grid: 64, seed: 0, steps: 20, axis: "steps", scale: "first" };
 const TEXTS = { mode: ["accelerated", "plain"], axis: ["steps", "seconds"], scale: ["own", "first"] };
 
 /** The view and the words of an address such as #/solve?equation=darcy&grid=128. */

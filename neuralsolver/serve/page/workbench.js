@@ -4,7 +4,7 @@ import { button, el } from "./dom.js";
 import { Stream } from "./api.js";
 import { paintable, paintedField } from "./brush.js";
 import { Comparison } from "./compare.js";
-import { makeControls } from "./controls.js";
+import { HOW, makeControls } from "./controls.js";
 import { readNpy } from "./npy.js";
 import { Player } from "./player.js";
 import { makeShare } from "./share.js";
@@ -166,6 +166,8 @@ export class Workbench {
       waiting: ({ position }) => this.comparison.say("quiet", "Waiting for a place", `${position} ahead of the rest: the server is busy, your solve is number ${position} in line.`),
       begun: (message) => {
         this.comparison.main = { key: message.method, label: message.label };
+        this.state.step = message.step;
+        document.getElementById("how")?.replaceChildren(HOW[message.step] ?? HOW.plain);
         this.comparison.others.clear();
         this.place.dataset.state = "running";
       },

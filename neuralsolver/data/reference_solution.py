@@ -1,0 +1,203 @@
+"""The true solution of a drawn input, by the reference solver that belongs to the equation.
+
+    Poisson, linear Helmholtz     sine transform, exact for the five-point stencil
+    nonlinear Helmholtz           Newton on the branch continued from zero; no branch, no sample
+    Darcy                         flux form with arithmetic face means; in the cube as well
+    Navier-Stokes                 pseudo-spectral from t = 0; recorded from `start_time` on
+    any other static equation     damped Newton on its own residual
+
+The last one checks nothing: it solves the residual that it was given. Register a solver of your own
+where you have one:
+
+    @solve_reference.register
+    def _(equation: MyEquation, drawn: Array) -> ReferenceSolution: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import singledispatch
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import fft
+from torch import Tensor
+
+from neuralsolver import reference
+from neuralsolver.data.dataset import canonical
+from neuralsolver.equations import (
+    Darcy,
+    DarcyBox,
+    Equation,
+    ForcedDarcy,
+    Helmholtz,
+    NavierStokes,
+    Poisson,
+    Problem,
+)
+from neuralsolver.equations.base import Array
+from neuralsolver.equations.jacobian import sparse_jacobian
+from neuralsolver.errors import InvalidInput
+from neuralsolver.reference.newton import Point, Solve, Vector, factorised, newton
+
+FLOW_RESOLUTION = 64
+"""A flow is never integrated on a coarser grid than this: its spectrum is cut afterwards, so that
+a trajectory on 32 × 32 points shows the same flow as one on 64 × 64."""
+
+NEWTON_STEPS = 50
+NEWTON_TOLERANCE = 1e-9
+"""Relative to the residual of the zero guess; iteration goes on below it, to round-off."""
+
+
+@dataclass(frozen=True)
+class ReferenceSolution:
+    """Inputs (B, C, n, n), solutions, and which of them (B,) the solver vouches for."""
+
+    inputs: Array
+    solution: Array
+    solved: npt.NDArray[np.bool_]
+
+
+@singledispatch
+def solve_reference(equation: Equation, drawn: Array) -> ReferenceSolution:
+    """The solutions for the drawn fields (B, C, n, n); by default damped Newton from zero."""
+    if equation.boundary != "walls" or equation.frames:
+        expected = "an equation with a solver registered in neuralsolver.data.reference_solution"
+        raise InvalidInput("equation", expected, equation.name)
+    # one sample at a time, so that no sample depends on its neighbours
+    steps = _factors(equation)
+    answers = [_newton(Problem(equation, torch.from_numpy(field[None])), steps) for field in drawn]
+    solution = np.concatenate([u for u, _ in answers])
+    return ReferenceSolution(drawn, solution, np.array([solved for _, solved in answers]))
+
+
+@solve_reference.register
+def _poisson(equation: Poisson, drawn: Array) -> ReferenceSolution:
+    solution = reference.solve_shifted_laplacian(equation.scale * drawn[:, 0], 0.0)
+    return _all_solved(drawn, solution)
+
+
+@solve_reference.register
+def _helmholtz(equation: Helmholtz, drawn: Array) -> ReferenceSolution:
+    if equation.linear:
+        solution = reference.solve_shifted_laplacian(drawn[:, 0], equation.wavenumber**2)
+        return _all_solved(drawn, solution)
+    result = reference.solve_semilinear_helmholtz(
+        drawn[:, 0], equation.wavenumber, equation.nonlinearity
+    )
+    return ReferenceSolution(drawn, result.u[:, None], np.asarray(result.converged, dtype=bool))
+
+
+@solve_reference.register
+def _darcy(equation: Darcy, drawn: Array) -> ReferenceSolution:
+    # near the round-off of the residual, which grows with n² and the contrast
+    contrasts = drawn.max((1, 2, 3)) / drawn.min((1, 2, 3))
+    tolerances = np.clip(2.5e-17 * contrasts * drawn.shape[-1] ** 2, 1e-12, 1e-9)
+    found = [
+        reference.solve_darcy(a, equation.source, tolerance=float(tolerance)).u
+        for a, tolerance in zip(drawn, tolerances, strict=True)
+    ]
+    return _all_solved(drawn, np.concatenate(found))
+
+
+@solve_reference.register
+def _forced_darcy(equation: ForcedDarcy, drawn: Array) -> ReferenceSolution:
+    source = equation.source * drawn[:, 1]
+    return _all_solved(drawn, reference.solve_darcy(drawn[:, 0], source, tolerance=1e-11).u)
+
+
+@solve_reference.register
+def _darcy_box(equation: DarcyBox, drawn: Array) -> ReferenceSolution:
+    source = equation.source * drawn[:, 1]
+    return _all_solved(drawn, reference.solve_darcy_box(drawn[:, 0], source))
+
+
+@solve_reference.register
+def _navier_stokes(equation: NavierStokes, drawn: Array) -> ReferenceSolution:
+    solution = trajectories(equation, drawn)
+    return ReferenceSolution(solution[:, :, 0], solution, np.ones(len(drawn), dtype=bool))
+
+
+def trajectories(equation: NavierStokes, initial: Array, step: float | None = None) -> Array:
+    """The frames (B, 1, T, n, n) from fields (B, 1, n, n) at t = 0; a `step` fixes that of time."""
+    wave = {
+        "diagonal": reference.diagonal_forcing,
+        "kolmogorov": reference.kolmogorov_forcing,
+    }[equation.forcing]
+    n, times = initial.shape[-1], equation.frame_times
+    forcing = wave(n, equation.forcing_amplitude, equation.forcing_wavenumber)
+    frames = reference.integrate(initial[:, 0], forcing, equation.viscosity, times, step=step)
+    return frames[:, None]
+
+
+def _all_solved(drawn: Array, solution: Array) -> ReferenceSolution:
+    return ReferenceSolution(drawn, solution[:, None], np.ones(len(drawn), dtype=bool))
+
+
+def _newton(problem: Problem, steps: Callable[[Problem, Tensor], Solve]) -> tuple[Array, bool]:
+    """u with F(u) = 0 to round-off from the zero guess, and whether it was reached."""
+    space, zero = problem.space, problem.zeros()
+
+    def field(x: Vector) -> Tensor:
+        return problem.impose(space.unflatten(torch.from_numpy(x)[None], zero))
+
+    def function(x: Vector) -> Vector:
+        residual = problem.preconditioned_residual(problem.residual(field(x)))
+        return np.asarray(space.flatten(residual)[0].numpy())
+
+    def step(point: Point) -> tuple[Vector, int]:
+        inverse = steps(problem, field(point.x))
+        return inverse(-point.residual * units), 0
+
+    units = np.ones(space.size)
+    if not space.scalar:
+        units = space.flatten(problem.field_units.expand_as(zero))[0].numpy()
+    first, *others = newton(
+        function, step, space.flatten(zero)[0].numpy(), target=0.0, steps=NEWTON_STEPS
+    )
+    last = others[-1] if others else first
+    return field(last.x).numpy(), bool(last.norm <= NEWTON_TOLERANCE * first.norm)
+
+
+def _factors(equation: Equation) -> Callable[[Problem, Tensor], Solve]:
+    """J(u) → J⁻¹, which is one and the same for all samples where J depends on nothing."""
+
+    def fresh(problem: Problem, u: Tensor) -> Solve:
+        return factorised(sparse_jacobian(problem, u)[0])
+
+    if not equation.linear or equation.jacobian_depends_on:
+        return fresh
+    which = (type(equation), str(canonical(equation)))
+
+    def once(problem: Problem, u: Tensor) -> Solve:
+        key = (*which, problem.resolution)
+        if key not in _KEPT:
+            _KEPT.clear()  # those of one grid are large enough
+            _KEPT[key] = fresh(problem, u)
+        return _KEPT[key]
+
+    return once
+
+
+_KEPT: dict[tuple[type, str, int], Solve] = {}
+"""The latest factorisation, which the blocks of a dataset share."""
+
+
+def working_resolution(equation: Equation, resolution: int) -> int:
+    """The grid on which the truth is computed before it is brought to `resolution`."""
+    return max(resolution, FLOW_RESOLUTION) if isinstance(equation, NavierStokes) else resolution
+
+
+def truncate_spectrum(field: Array, resolution: int) -> Array:
+    """A periodic field (..., m, m) on n × n points, without the waves that do not fit there."""
+    m, n = field.shape[-1], resolution
+    if m == n:
+        return field
+    half = n // 2
+    spectrum = fft.rfft2(field)[..., :half]
+    kept = np.zeros((*field.shape[:-2], n, half + 1), dtype=np.complex128)
+    kept[..., :half, :half] = spectrum[..., :half, :]
+    kept[..., n - half + 1 :, :half] = spectrum[..., m - half + 1 :, :]
+    return np.asarray(fft.irfft2(kept, s=(n, n)) * (n / m) ** 2)

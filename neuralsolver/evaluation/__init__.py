@@ -1,1 +1,0 @@
-"""What an answer is worth: metrics of solutions, and how far a residual can be trusted."""

@@ -1,0 +1,1 @@
+"""Pictures of problems, solutions, samples and datasets."""

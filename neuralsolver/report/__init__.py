@@ -1,1 +1,0 @@
-"""Tables and figures: functions of what was computed elsewhere."""
