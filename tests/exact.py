@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Darcy, Equation, Helmholtz, NavierStokes, Poisson
+from neuralsolver.fields.space import Space
 
 PI = math.pi
 
@@ -47,7 +48,7 @@ def nonlinear_helmholtz(n: int) -> tuple[Equation, Tensor, Tensor]:
 class VaryingDarcy(Darcy):
     """Darcy with the source that a manufactured solution needs: −∇·(a∇u) − f(x, y)."""
 
-    def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
+    def residual(self, space: Space, u: Tensor, inputs: Tensor) -> Tensor:
         x, y = wall_grid(u.shape[-1])
         a, ax = 2 + torch.sin(PI * x), PI * torch.cos(PI * x)
         s, c = torch.sin(PI * x), torch.cos(PI * x)
@@ -55,7 +56,7 @@ class VaryingDarcy(Darcy):
         source = -(ax * PI * c * t - 2 * a * PI**2 * s * t)
         width = self.stencil_reach
         inner = slice(width, -width)
-        shifted = super().residual(u, inputs)
+        shifted = super().residual(space, u, inputs)
         shifted[..., inner, inner] += self.source - source[..., inner, inner]
         return shifted
 

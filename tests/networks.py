@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
+from neuralsolver.models import MODELS
 from neuralsolver.solvers import NeuralSolver
+from neuralsolver.training import presets
 
 
 class SineInverse(nn.Module):
@@ -84,3 +88,14 @@ def sine_solver(defect: float = 0.3, shift: float = 0.0) -> NeuralSolver:
         error="scaled_residual",
         corrector_reads=("error",),
     )
+
+
+@contextmanager
+def restored_registrations() -> Iterator[None]:
+    """Backbones and recipes that are registered meanwhile are forgotten afterwards."""
+    models, rows, networks = dict(MODELS), list(presets.PRESETS), dict(presets.NETWORKS)
+    yield
+    presets.PRESETS[:] = rows
+    for known, before in ((MODELS, models), (presets.NETWORKS, networks)):
+        known.clear()
+        known.update(before)

@@ -21,6 +21,7 @@ from neuralsolver.data import DatasetSpec, generate
 from neuralsolver.equations import EQUATIONS, Darcy, NavierStokes, Poisson, Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.training import load
+from paper.__main__ import run as study
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -35,11 +36,11 @@ class StretchedMembrane(ns.Equation):
     """Δu − s²u = f."""
     stiffness: float = 2.0
     linear = True
-    jacobian_reads = ()
+    jacobian_depends_on = ()
 
-    def residual(self, u, inputs):
-        inside = self.stiffness**2 * ns.interior(u) + ns.interior(inputs)
-        return ns.laplacian(u) - ns.from_interior(inside)
+    def residual(self, space, u, inputs):
+        inside = space.zero_boundary(self.stiffness**2 * u + inputs)
+        return ns.laplacian(u, space.grid) - inside
 
     def sample(self, rng, resolution):
         return ns.cosine_field(rng, resolution)[None]
@@ -194,15 +195,15 @@ def test_training_and_measuring_on_a_file_of_the_users(tmp_path, capsys, monkeyp
         assert run(command) == 0
         assert capsys.readouterr().out.strip() == model
         measured = ["evaluate", file, "--model", model, "--samples", "5"]
-        assert run([*measured, "--json"]) == 0
+        assert study([*measured, "--json"]) == 0
         (row,) = json.loads(capsys.readouterr().out)
         assert row["samples"] == 5
         assert row["error"] < 1e-3
-        assert run(measured) == 0
+        assert study(measured) == 0
         assert "darcy" in capsys.readouterr().out
     assert run(["train"]) == 1
     assert "an equation or --dataset" in capsys.readouterr().err
-    assert run(["evaluate", "helmholtz", "--model", "x"]) == 1
+    assert study(["evaluate", "helmholtz", "--model", "x"]) == 1
     assert "--model" in capsys.readouterr().err
 
 
@@ -288,27 +289,12 @@ def test_a_scheduler_that_is_not_there_is_refused_at_once(tmp_path, capsys):
     assert time.monotonic() - begin < 10
 
 
-def test_no_interpreter_of_the_current_folder_is_run(tmp_path, monkeypatch):
-    from neuralsolver.bench.models import _peer_interpreter
-
-    trap = tmp_path / ".venv-peers" / "bin" / "python"
-    trap.parent.mkdir(parents=True)
-    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
-    trap.chmod(0o755)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ENS_PEERS_PYTHON", raising=False)
-    _peer_interpreter(None)
-    assert not (tmp_path / "sprung").exists()
-    assert _peer_interpreter(str(trap)) == str(trap)
-    assert (tmp_path / "sprung").exists()
-
-
 def test_two_evaluations_exclude_each_other(tmp_path, capsys):
     from neuralsolver.files import exclusive
 
     command = ["evaluate", "helmholtz", "--scale", "tiny", "--results", str(tmp_path)]
     with exclusive(tmp_path / "tiny" / ".helmholtz.jsonl.lock", "evaluation"):
-        assert run(command) == 1
+        assert study(command) == 1
     assert "no other process" in capsys.readouterr().err
 
 

@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 
 from neuralsolver.cli import run
-from neuralsolver.data.truth import truth
+from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import EQUATIONS, NavierStokes, equation_named
-from neuralsolver.experiments.recipes import make_solver
-from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.reference import periodic_field
 from neuralsolver.training import Card, library, save_model
+from neuralsolver.training.presets import SCALES
+from neuralsolver.training.recipes import make_solver
 
 SHORT = ["--set", "frames=4", "--set", "start_time=0"]
 FLOW = NavierStokes(frames=4)
@@ -48,7 +48,7 @@ def test_without_a_model_of_flows_it_says_so(tmp_path, capsys, monkeypatch):
     for name in ("navier-stokes", "kolmogorov"):
         line = error_of(["solve", name], capsys)
         assert f"no model of {name} is shipped" in line
-        assert "--method reference" in line
+        assert "--method classical" in line
     assert "expected one of" in error_of(["solve", "kolmogorof"], capsys)
 
 
@@ -71,7 +71,7 @@ def test_a_flow_by_the_reference_solver(tmp_path, capsys):
         assert picture.n_frames == 6
     # the same function on a finer grid flows the same way
     equation = equation_named("kolmogorov", {"viscosity": 0.01, "frames": 5, "start_time": 0})
-    fine = truth(equation, vorticity(64)[None, None]).solution[0, 0]
+    fine = solve_reference(equation, vorticity(64)[None, None]).solution[0, 0]
     assert np.linalg.norm(u[5] - fine[5, ::4, ::4]) < 0.02 * np.linalg.norm(u[5])
 
 
@@ -136,7 +136,7 @@ def test_networks_for_a_flow(models, capsys, tmp_path):
     assert run(["solve", model, "--tolerance", "1e-6"]) == 0
     out = capsys.readouterr().out
     assert "TOLERANCE" in out
-    assert "finished classically" in out
+    assert "the answer of the solve without the network" in out
     # no frames resolve this one: the tolerance is not met, and the command says so
     assert run(["solve", model, "--tolerance", "1e-9", "--set", "frame_spacing=1"]) == 3
     assert "a true flow leaves a residual, too" in capsys.readouterr().out
@@ -173,7 +173,7 @@ def test_constants_that_differ_from_training_are_noted(models, capsys):
         (["--steps", "3"], ["--steps", "reference"]),
         (["--tolerance", "0"], ["tolerance", "positive"]),
         (["--plot", "x.txt"], ["--plot", ".gif", "x.txt"]),
-        (["--method", "magic"], ["--method", "neural or reference", "magic"]),
+        (["--method", "magic"], ["--method", "neural or classical or reference", "magic"]),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, capsys, monkeypatch, arguments, words):

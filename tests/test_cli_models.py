@@ -9,9 +9,9 @@ import pytest
 
 from neuralsolver.cli import run
 from neuralsolver.equations import EQUATIONS
-from neuralsolver.experiments.recipes import make_solver
-from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training import Card, load, save_model
+from neuralsolver.training.presets import SCALES
+from neuralsolver.training.recipes import make_solver
 
 
 @pytest.fixture(scope="module")

@@ -215,7 +215,7 @@ def test_example_of_an_own_method(tmp_path):
 
 def test_an_own_method_is_known_to_the_command_line(tmp_path):
     module, options = EXAMPLES / "your_own_method.py", ["--scale", "tiny", "--samples", "2"]
-    command = ["-m", "neuralsolver.cli", "--equation-module", module, "evaluate", "poisson"]
+    command = ["-m", "paper", "--plugin", module, "evaluate", "poisson"]
     printed = run([*command, "--method", "barzilai-borwein", *options], tmp_path)
     assert re.search(r"in-distribution +barzilai-borwein .* 2 TOLERANCE", printed)
     rows = (tmp_path / "results/tiny/poisson.jsonl").read_text()
@@ -258,8 +258,33 @@ def test_example_of_preconditioners(tmp_path):
     assert max(residuals) < 2e-8
 
 
+@pytest.mark.slow
+def test_example_of_an_own_backbone(tmp_path):
+    printed = run(["-W", "error", EXAMPLES / "your_own_backbone.py"], tmp_path)
+    first, last = (float(text) for text in re.search(r"loss (\S+) to (\S+)", printed).groups())
+    assert last < 0.5 * first
+    assert printed.count("TOLERANCE") == 1
+    # the network alone converges, too
+    assert float(re.findall(r"relative residual (\S+),", printed)[0]) < 1e-4
+
+
+@pytest.mark.slow
+def test_example_of_the_loop_around_an_exported_network(tmp_path):
+    run(["-m", "neuralsolver", "export", "poisson", "--output", "onnx"], tmp_path)
+    printed = run(["-W", "error", EXAMPLES / "onnx_loop.py", "onnx"], tmp_path)
+    assert float(printed.split()[-1]) < 1e-9
+
+
 def test_example_of_solving(tmp_path):
     assert "helmholtz-contractive" in shipped(), "examples/solve.py needs the shipped weights"
     printed = run(["-W", "error", EXAMPLES / "solve.py"], tmp_path)
     assert printed.count("TOLERANCE") == 2
     assert (tmp_path / "solution.png").stat().st_size > 10_000
+
+
+def test_example_of_heads_in_wells(tmp_path):
+    printed = run(["-W", "error", EXAMPLES / "heads_in_wells.py"], tmp_path)
+    assert "darcy 64x64 from 30 sensors: 8 samples by" in printed
+    chances = [float(text) for text in re.findall(r"probability (\S+)", printed)]
+    assert chances[1] > 0.9  # sand in the south-east, as in the hidden field
+    assert len(chances) == 3

@@ -52,8 +52,8 @@ def test_links_planted_beside_the_output_lead_nowhere(tmp_path, monkeypatch):
     (tmp_path / "u.npy.tmp").symlink_to(victim)
     write_whole(tmp_path / "u.npy", b"answer")
     assert victim.read_bytes() == b"precious"
-    monkeypatch.setattr(files.secrets, "token_hex", lambda size: "known")
-    (tmp_path / ".known.tmp").symlink_to(victim)
+    monkeypatch.setattr(files.secrets, "token_hex", lambda size: "fixed")
+    (tmp_path / ".fixed.tmp").symlink_to(victim)
     with pytest.raises(FileExistsError):
         write_whole(tmp_path / "u.npy", b"other")
     assert victim.read_bytes() == b"precious"

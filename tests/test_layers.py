@@ -11,76 +11,66 @@ PACKAGE = Path(__file__).parents[1] / "neuralsolver"
 
 MAY_IMPORT = {
     "errors": set(),
-    "drawing": set(),
     "files": {"errors"},
     "limits": {"errors"},
     "progress": set(),
     "reference": {"errors"},
     # the random inputs of an equation are drawn by the reference layer, nothing else of it is used
-    "equations": {"errors", "limits", "reference.random_fields"},
-    "data": {"errors", "files", "limits", "reference", "equations"},
+    "fields": {"errors"},
+    "equations": {"errors", "fields", "limits", "reference.random_fields"},
+    "data": {"errors", "fields", "files", "limits", "reference", "equations", "solvers"},
     "models": {"errors"},
-    "solvers": {"errors", "drawing", "equations", "reference.newton", "reference.multigrid"},
+    "solvers": {
+        "errors",
+        "fields",
+        "plotting",
+        "equations",
+        "reference.newton",
+        "reference.multigrid",
+    },
     # a sampler asks for the exact posterior, and for the solution of a fill
-    "samplers": {"errors", "drawing", "reference", "equations", "data.truth", "solvers"},
-    "training": {
+    "samplers": {
         "errors",
-        "files",
-        "limits",
-        "equations",
-        "data.truth",
-        "solvers",
-        "samplers",
-        "models",
-    },
-    "evaluation": {"errors", "equations", "solvers"},
-    "experiments": {
-        "errors",
-        "progress",
-        "files",
-        "equations",
-        "data",
-        "models",
-        "solvers",
-        "samplers",
-        "training",
-        "evaluation",
-    },
-    "bench": {
-        "errors",
-        "serve",
+        "fields",
+        "plotting",
         "reference",
         "equations",
-        "models",
+        "data.reference_solution",
         "solvers",
-        "training",
-        "data",
-        "evaluation",
-        "experiments",
     },
-    "report": {
+    # `invert` asks for the trained networks by name
+    "inversion": {
         "errors",
-        "files",
-        "drawing",
         "equations",
+        "reference",
+        "samplers",
+        "training.library",
+        "training.checkpoint",
+    },
+    "training": {
+        "errors",
+        "inversion",
+        "files",
+        "limits",
+        "progress",
+        "equations",
+        "data",
         "solvers",
         "samplers",
-        "training",
-        "data",
-        "evaluation",
-        "experiments",
+        "models",
     },
+    "plotting": {"errors", "files", "equations", "solvers", "samplers", "data", "training"},
     "serve": {
         "errors",
+        "inversion",
         "samplers",
-        "drawing",
+        "plotting",
         "equations",
         "solvers",
         "training",
         "data",
-        "evaluation",
-        "experiments",
     },
+    "waves": {"errors", "limits", "data", "solvers", "training", "plotting"},
     "cli": None,
     "__init__": None,
     "__main__": None,
@@ -117,6 +107,14 @@ def test_imports_point_one_way(path):
         assert inside or any(module == a or module.startswith(f"{a}.") for a in allowed), (
             f"{path.name} of layer {layer} imports {module}"
         )
+
+
+def test_the_library_knows_nothing_of_the_study_and_the_races():
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            assert not {name.split(".")[0] for name in names} & {"paper", "benchmarks"}, path
 
 
 def test_reference_solvers_do_not_know_torch():

@@ -9,14 +9,14 @@ import scipy.io
 import torch
 
 from neuralsolver.data import DatasetSpec, export_npz, generate, read
-from neuralsolver.data.truth import truth
+from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import Darcy, Helmholtz, NavierStokes, Poisson, generator
 from neuralsolver.errors import FileDamaged, InvalidInput
 
 
 def solved(equation, count=3, n=12):
     drawn = np.stack([equation.sample(generator(2, i), n) for i in range(count)])
-    answer = truth(equation, drawn)
+    answer = solve_reference(equation, drawn)
     return answer.inputs[:, 0], answer.solution[:, 0]
 
 

@@ -20,7 +20,7 @@ from neuralsolver.data import (
     run_generation,
     store,
 )
-from neuralsolver.data.truth import Truth, truth
+from neuralsolver.data.reference_solution import ReferenceSolution, solve_reference
 from neuralsolver.equations import (
     DarcyBox,
     Equation,
@@ -31,12 +31,12 @@ from neuralsolver.equations import (
     register,
 )
 from neuralsolver.equations.registry import EQUATIONS
-from neuralsolver.equations.stencils import from_interior, interior, laplacian
 from neuralsolver.errors import InvalidInput, ReferenceFailure
+from neuralsolver.fields.stencils import laplacian
 from neuralsolver.reference import cosine_field
 
 SPEC = DatasetSpec(Poisson(), count=70, resolution=12, seed=5)
-SOLVER = truth.dispatch(Poisson)
+SOLVER = solve_reference.dispatch(Poisson)
 
 
 def digest(path):
@@ -58,8 +58,8 @@ class ScreenedPoisson(Equation):
     def linear(self):
         return True
 
-    def residual(self, u, inputs):
-        return laplacian(u) - from_interior(interior(self.screening**2 * u + inputs))
+    def residual(self, space, u, inputs):
+        return laplacian(u, space.grid) - space.zero_boundary(self.screening**2 * u + inputs)
 
     def sample(self, rng, resolution):
         return cosine_field(rng, resolution)[None]
@@ -70,9 +70,9 @@ class Marked(ScreenedPoisson):
     """An equation whose registered solver leaves a mark, and which refuses negative means."""
 
 
-@truth.register
-def _(equation: Marked, drawn: np.ndarray) -> Truth:
-    return Truth(drawn, np.full_like(drawn, 7.0), drawn.mean((1, 2, 3)) > 0)
+@solve_reference.register
+def _(equation: Marked, drawn: np.ndarray) -> ReferenceSolution:
+    return ReferenceSolution(drawn, np.full_like(drawn, 7.0), drawn.mean((1, 2, 3)) > 0)
 
 
 ON_WORKERS = """
@@ -237,10 +237,10 @@ def test_bad_numbers_of_workers(tmp_path):
 
 def test_a_solver_with_the_wrong_shape_or_nan_is_caught():
     def short(equation, drawn):
-        return Truth(drawn, drawn[:, :, 1:], np.ones(len(drawn), dtype=bool))
+        return ReferenceSolution(drawn, drawn[:, :, 1:], np.ones(len(drawn), dtype=bool))
 
     def undefined(equation, drawn):
-        return Truth(drawn, drawn * np.nan, np.ones(len(drawn), dtype=bool))
+        return ReferenceSolution(drawn, drawn * np.nan, np.ones(len(drawn), dtype=bool))
 
     with pytest.raises(InvalidInput, match="truth of poisson"):
         generation.compute_block(SPEC, short, 0)

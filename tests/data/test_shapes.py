@@ -12,11 +12,11 @@ def test_solutions_solve_and_samples_stand_alone():
     problem, solution = examples.posed(slice(None))
     size = problem.residual(problem.zeros()).abs().amax()
     assert float(problem.residual(solution).abs().amax()) < 1e-9 * float(size)
-    assert problem.known is not None
-    assert torch.equal(solution[problem.known.mask], problem.known.values[problem.known.mask])
+    assert problem.fixed is not None
+    assert torch.equal(solution[problem.fixed.mask], problem.fixed.values[problem.fixed.mask])
     alone = ShapedExamples(3, 24, seed=3)
     assert torch.equal(alone.solutions, examples.solutions[:3])
     assert alone.fingerprint != examples.fingerprint == ShapedExamples(6, 24, seed=3).fingerprint
     # some hold values, some hold zero
-    held = [bool(values.any()) for values in problem.known.values]
+    held = [bool(values.any()) for values in problem.fixed.values]
     assert 0 < sum(held) < len(held)

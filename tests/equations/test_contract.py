@@ -9,8 +9,8 @@ import pytest
 
 import neuralsolver as ns
 from neuralsolver.equations import EQUATIONS
-from neuralsolver.equations.stencils import from_interior, interior, laplacian
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.stencils import from_interior, interior, laplacian
 from neuralsolver.reference import cosine_field
 
 
@@ -25,11 +25,11 @@ class Right(ns.Equation):
         return True
 
     @property
-    def jacobian_reads(self):
+    def jacobian_depends_on(self):
         return ()
 
-    def residual(self, u, inputs):
-        return laplacian(u) - from_interior(self.screening**2 * interior(u) + interior(inputs))
+    def residual(self, space, u, inputs):
+        return laplacian(u, space.grid) - space.zero_boundary(self.screening**2 * u + inputs)
 
     def sample(self, rng, resolution):
         return cosine_field(rng, resolution)[None]
@@ -42,18 +42,23 @@ def test_our_own_equations_keep_their_promises(name):
 
 
 class OnTheWalls(Right):
-    def residual(self, u, inputs):
+    def residual(self, space, u, inputs):
         return laplacian(u) - inputs
 
 
 class FarReaching(Right):
-    def residual(self, u, inputs):
+    def residual(self, space, u, inputs):
         return laplacian(laplacian(u)) - from_interior(interior(inputs))
 
 
 class NotFinite(Right):
     def sample(self, rng, resolution):
         return np.full((1, resolution, resolution), np.nan)
+
+
+class Square(Right):
+    def residual(self, space, u, inputs):
+        return laplacian(u) - space.zero_boundary(inputs)
 
 
 class Flat(Right):
@@ -67,12 +72,12 @@ class Forgetful(Right):
 
 
 class Cubic(Right):
-    def residual(self, u, inputs):
-        return super().residual(u, inputs) + from_interior(interior(u) ** 3)
+    def residual(self, space, u, inputs):
+        return super().residual(space, u, inputs) + from_interior(interior(u) ** 3)
 
 
 class ReadsInputs(Right):
-    def residual(self, u, inputs):
+    def residual(self, space, u, inputs):
         return laplacian(u) + from_interior(interior(u) * interior(inputs))
 
 
@@ -83,18 +88,18 @@ class ReadsSolution(Cubic):
 
 
 class Averaging(Right):
-    def residual(self, u, inputs):
-        return super().residual(u, inputs - inputs.mean(0, keepdim=True))
+    def residual(self, space, u, inputs):
+        return super().residual(space, u, inputs - inputs.mean(0, keepdim=True))
 
 
 class WrongShape(Right):
-    def residual(self, u, inputs):
-        return super().residual(u, inputs)[..., 1:-1, 1:-1]
+    def residual(self, space, u, inputs):
+        return super().residual(space, u, inputs)[..., 1:-1, 1:-1]
 
 
 class Detached(Right):
-    def residual(self, u, inputs):
-        return super().residual(u.detach(), inputs)
+    def residual(self, space, u, inputs):
+        return super().residual(space, u.detach(), inputs)
 
 
 class Meddling(Right):
@@ -103,8 +108,8 @@ class Meddling(Right):
 
 
 class Infinite(Right):
-    def residual(self, u, inputs):
-        return super().residual(u, inputs) / 0.0
+    def residual(self, space, u, inputs):
+        return super().residual(space, u, inputs) / 0.0
 
 
 @pytest.mark.parametrize(
@@ -113,6 +118,7 @@ class Infinite(Right):
         (OnTheWalls, "not zero on the walls"),
         (FarReaching, "stencil_reach is 1, but the residual looks 2 away"),
         (NotFinite, "sample is not finite"),
+        (Square, "does not change with the lengths"),
         (Flat, "sample has the shape"),
         (Forgetful, "two fields for one state"),
         (Cubic, "not affine in u"),

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from neuralsolver.data.truth import truth
+from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import EQUATIONS, NavierStokes, Problem, equation_named
 from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers import Iterate
+from neuralsolver.solvers import State
 from neuralsolver.solvers.error_signals import integrated_residual
 from tests.exact import steady_shear, torus_grid
 
@@ -31,7 +31,7 @@ def beginning_at_zero(n, seed=0):
 
 def linear_part(equation, change):
     """∂ₜe − νΔe, taken from the residual itself: what is odd in e, for the product is even."""
-    there, back = (equation.residual(u, u[:, :, 0]) for u in (change, -change))
+    there, back = (Problem(equation, u[:, :, 0]).residual(u) for u in (change, -change))
     return (there - back) / 2
 
 
@@ -87,7 +87,7 @@ def test_equations_between_walls_have_no_such_part_and_their_error_signal_says_s
     problem = Problem.random(EQUATIONS[name], 12)
     assert problem.equation.invert_linear_part(problem.zeros()) is None
     with pytest.raises(InvalidInput, match=f"equation: expected .*linear part.*{name}"):
-        integrated_residual(Iterate.of(problem, problem.zeros()))
+        integrated_residual(State.of(problem, problem.zeros()))
 
 
 @pytest.mark.parametrize("n", [16, 20])
@@ -95,7 +95,7 @@ def test_equations_between_walls_have_no_such_part_and_their_error_signal_says_s
 def test_true_trajectories_of_the_same_grid_are_left_as_they_are(name, n):
     changes = {"frames": 4, "start_time": 0.1, "time_order": 4, "dealiasing": "2/3"}
     equation = equation_named(name, changes)
-    true = truth(equation, Problem.random(equation, n, 2, seed=n).inputs.numpy())
+    true = solve_reference(equation, Problem.random(equation, n, 2, seed=n).inputs.numpy())
     w, inputs = torch.from_numpy(true.solution), torch.from_numpy(true.inputs)
     assert torch.allclose(equation.impose(w, inputs), w, rtol=0, atol=1e-14 * float(w.abs().max()))
 
@@ -114,8 +114,9 @@ def test_true_trajectories_of_the_same_grid_are_left_as_they_are(name, n):
 def test_modes_beyond_a_third_of_the_grid_solve_their_equation(n, changes):
     equation = replace(FLOW, **changes)
     inputs, u = noise(2, 1, n, n), noise(2, 1, 7, n, n, seed=1)
+    space = equation.space(equation.grid(n))
     before, after = (
-        beyond_a_third(equation.residual(w, inputs)) for w in (u, equation.impose(u, inputs))
+        beyond_a_third(equation.residual(space, w, inputs)) for w in (u, equation.impose(u, inputs))
     )
     assert float(after.norm()) < 1e-3 * float(before.norm())
 

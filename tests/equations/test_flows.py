@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from neuralsolver.bench import flows as bench
 from neuralsolver.data import DatasetSpec
-from neuralsolver.data.truth import truth
+from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import EQUATIONS, NavierStokes, Problem, equation_named
-from neuralsolver.equations.fourier import advection, resample, vorticity_derivatives
 from neuralsolver.equations.navier_stokes import CENTRAL, ONE_SIDED, time_derivative
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.fourier import advection, resample, vorticity_derivatives
 from neuralsolver.reference import diagonal_forcing
 from neuralsolver.reference.torus import Flow
 from tests.equations.test_residuals import check_equation
@@ -66,7 +65,9 @@ def test_second_order_is_what_it_was():
     rate[:, :, 1:-1] = (w[:, :, 2:] - w[:, :, :-2]) / 2
     force = torch.from_numpy(diagonal_forcing(16))
     expected = rate / 0.2 + v1 * w1 + v2 * w2 - 1e-4 * laplacian - force
-    assert torch.allclose(equation.residual(w, w[:, :, 0]), expected, rtol=1e-12, atol=1e-10)
+    assert torch.allclose(
+        Problem(equation, w[:, :, 0]).residual(w), expected, rtol=1e-12, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("dealiasing", ["3/2", "2/3"])
@@ -117,19 +118,19 @@ def test_a_mean_vorticity_stays_and_moves_nothing():
     w = noise(1, 1, 5, 16, 16)
     for dealiasing in ("none", "3/2", "2/3"):
         equation = NavierStokes(frames=4, time_order=4, dealiasing=dealiasing)
-        r = equation.residual(w, w[:, :, 0])
-        assert torch.allclose(equation.residual(w + 3.0, w[:, :, 0]), r, atol=1e-10)
+        r = Problem(equation, w[:, :, 0]).residual(w)
+        assert torch.allclose(Problem(equation, w[:, :, 0]).residual(w + 3.0), r, atol=1e-10)
 
 
 def test_the_floor_falls():
     """The truth at 16 points, integrated at 48: each choice lowers what its residual leaves."""
     base = NavierStokes(viscosity=2e-3, start_time=0.5, frames=8, frame_spacing=0.1)
-    fine = truth(base, Problem.random(base, 48, seed=3).inputs.numpy()).solution
+    fine = solve_reference(base, Problem.random(base, 48, seed=3).inputs.numpy()).solution
 
     def floor(points, **changes):
         equation = dataclasses.replace(base, **changes)
         w = resample(torch.from_numpy(fine), points)
-        return float(equation.residual(w, w[:, :, 0]).square().mean())
+        return float(Problem(equation, w[:, :, 0]).residual(w).square().mean())
 
     assert floor(48, time_order=4) < 0.1 * floor(48)
     assert floor(48, time_order=4, dealiasing="2/3") <= floor(48, time_order=4)
@@ -171,14 +172,3 @@ def test_the_paper_choice_leaves_descriptions_as_they_were():
 def test_without_an_initial_frame_the_first_guess_is_zero(name):
     problem = Problem.random(EQUATIONS[name], 9, 2)
     assert torch.equal(problem.first_guess(), torch.zeros(2, 1, 9, 9, dtype=torch.float64))
-
-
-def test_the_bench_prints_its_rows():
-    chosen = {"cases": ((16, 32),), "grids": ((16, 32),), "samples": 1, "frames": 4}
-    rows = bench.measure(("navier-stokes",), **chosen)
-    floors = [row for row in rows if row["kind"] == "floor"]
-    assert len(floors) == 6
-    assert all(0 < row["interior"] <= row["nothing_moves"] for row in floors)
-    text = bench.table(rows)
-    assert "nothing moves" in text
-    assert "3/2" in text

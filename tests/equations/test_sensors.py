@@ -73,8 +73,6 @@ def test_a_repeated_sensor_counts_once_unless_there_is_noise():
 def test_what_an_equation_does_not_have_is_refused():
     with pytest.raises(InvalidInput, match="one of permeability, solution"):
         Observed(Darcy(), 16, some())
-    with pytest.raises(InvalidInput, match="at least 4"):
-        Observed(Poisson(), 16, some().of("source"))
 
 
 def test_sensors_read_grids_bilinearly_and_exactly_at_grid_points():

@@ -10,17 +10,17 @@ import torch
 
 from neuralsolver.equations import (
     Darcy,
+    FixedValues,
     ForcedDarcy,
     Grid,
     Helmholtz,
-    Known,
     NavierStokes,
     Poisson,
     Problem,
 )
 from neuralsolver.equations.jacobian import sparse_jacobian
-from neuralsolver.equations.stencils import laplacian_eigenvalues, mirror_factor
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.stencils import laplacian_eigenvalues, mirror_factor
 from neuralsolver.solvers.newton import newton_correction
 
 PI = math.pi
@@ -147,10 +147,11 @@ def test_walls_are_told_by_a_number_an_array_or_a_function():
     assert torch.allclose(by_array.first_guess()[0, 0], x - 2 * y, atol=1e-14)
     three = Problem(Poisson(), f, walls=3.0)
     assert torch.equal(three.zeros()[0, 0] == 3.0, three.grid.on_wall)
-    batch = Problem(Poisson(), np.zeros((2, 9, 9)), walls=np.stack([np.zeros((9, 9))] * 2) + 1)
+    both = np.stack([np.zeros((9, 9))] * 2)
+    batch = Problem(Poisson(), both, walls=both + 1, batch=True)
     assert batch.zeros().shape == (2, 1, 9, 9)
-    held = Known(np.arange(81).reshape(9, 9) == 40, np.full((9, 9), 7.0))
-    both = Problem(Poisson(), np.zeros((9, 9)), walls=1.0, known=held).zeros()[0, 0]
+    held = FixedValues(np.arange(81).reshape(9, 9) == 40, np.full((9, 9), 7.0))
+    both = Problem(Poisson(), np.zeros((9, 9)), walls=1.0, fixed=held).zeros()[0, 0]
     assert float(both[4, 4]) == 7.0
     assert float(both.sum()) == 7.0 + 32
 
@@ -172,7 +173,7 @@ ZERO = np.zeros((9, 9))
         (lambda: Problem(Poisson(), ZERO, grid=Grid.between_walls(9, 10)), "grid"),
         (lambda: Problem(Poisson(), np.zeros((7, 20))), "resolution"),
         (lambda: Problem(NavierStokes(), np.zeros((16, 16)), lengths=(2, 1)), "grid"),
-        (lambda: Problem(Poisson(), ZERO, known=Known(ZERO == 0, ZERO)), "known.*not known"),
+        (lambda: Problem(Poisson(), ZERO, fixed=FixedValues(ZERO == 0, ZERO)), "fixed.*not known"),
         (
             lambda: Problem(Darcy(stencil="wide"), ZERO + 1, lengths=(2, 1)).residual(
                 torch.zeros(1, 1, 9, 9)
@@ -187,8 +188,8 @@ def test_boxes_that_are_none_are_refused_by_name(make, words):
 
 
 def test_one_known_point_makes_a_closed_box_solvable():
-    held = Known(np.arange(81).reshape(9, 9) == 40, np.full((9, 9), 2.0))
-    problem = Problem(Poisson(), ZERO, sides=("flux", "flux"), known=held)
+    held = FixedValues(np.arange(81).reshape(9, 9) == 40, np.full((9, 9), 2.0))
+    problem = Problem(Poisson(), ZERO, sides=("flux", "flux"), fixed=held)
     start = problem.zeros()
     assert torch.allclose(start + newton_correction(problem, start), torch.tensor(2.0).double())
     # with a reaction nothing is missing

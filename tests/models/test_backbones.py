@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from neuralsolver.errors import InvalidInput
-from neuralsolver.models import FNO, MODELS, UNet, build, local, name_of
+from neuralsolver.models import FNO, UNet, build, local, name_of
 
 SMALL: dict[str, dict[str, Any]] = {
     "fno": {"width": 8, "layers": 2, "max_wavenumber": [3, 3]},
@@ -25,9 +25,8 @@ WIDER: dict[str, dict[str, Any]] = {
     "hdit": {"widths": [32, 32]},
     "unet": {"width": 16},
 }
-BACKBONES = sorted(set(MODELS) - {"song-unet", "poseidon"})
-"""Correctors of one input; a denoiser also reads the noise, POSEIDON only predicts, with edges on
-the torus too: they have tests of their own."""
+BACKBONES = sorted(SMALL)
+"""Correctors of one input; a denoiser also reads the noise and has tests of its own."""
 FOUR = [(a, b) for a in ("pointwise", "cnn") for b in ("pointwise", "cnn")]
 
 
@@ -138,9 +137,7 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], field: str) -> N
 
 
 def test_unknown_names_and_missing_arguments_are_refused() -> None:
-    with pytest.raises(
-        InvalidInput, match="model: expected one of fno, gated-unet, hdit, poseidon"
-    ):
+    with pytest.raises(InvalidInput, match="model: expected one of fno, gated-unet, hdit"):
         build("transformer")
     with pytest.raises(InvalidInput, match="out_channels"):
         build("unet", in_channels=1)

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from neuralsolver.errors import InvalidInput
-from neuralsolver.experiments.denoisers import PAPER
 from neuralsolver.models import SongUNet, build, name_of
+
+PAPER = {"width": 128, "multipliers": [2, 2, 2], "blocks": 4, "patch": 1}
 
 
 def small(**changes):

@@ -14,8 +14,6 @@ from torch.utils._pytree import tree_leaves
 from neuralsolver.errors import InvalidInput
 from neuralsolver.models.spectral import (
     SpectralConvolution,
-    wavenumbers_of_blocks,
-    wavenumbers_of_counts,
 )
 
 
@@ -166,15 +164,6 @@ def test_autocast_leaves_the_transform_alone() -> None:
         inside = layer(x)
     assert inside.dtype == torch.float32
     assert torch.equal(inside, layer(x))
-
-
-def test_the_two_conventions_of_counting_modes() -> None:
-    # blocks [:20], [-20:] x [:20] hold -20..19 x 0..19
-    assert wavenumbers_of_blocks((20, 20)) == (20, 19)
-    # a count of 20 holds -10..9 x 0..10, a count of 21 holds -10..10 x 0..10
-    assert wavenumbers_of_counts((20, 20)) == (10, 10)
-    assert wavenumbers_of_counts((21, 21)) == (10, 10)
-    assert SpectralConvolution(64, 64, (10, 10)).weight.shape == (21, 11, 2, 64, 64)
 
 
 @pytest.mark.parametrize("wrong", [(), (-1, 3), (3, 2.5)])

@@ -1,4 +1,4 @@
-"""Reconstruction by correction, guidance to sensors of the solution, samplers as solvers."""
+"""Reconstruction by correction, guidance to sensors of the solution."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from neuralsolver.data.truth import truth
-from neuralsolver.equations import Darcy, Helmholtz, Observed, Poisson, Problem, Sensors
+from neuralsolver.data.reference_solver import ReferenceSolver
+from neuralsolver.equations import Darcy, Helmholtz, Observed, Poisson, Sensors
 from neuralsolver.errors import InvalidInput
-from neuralsolver.experiments.reference_solver import ReferenceSolver
-from neuralsolver.samplers import PCFM, Correction, ExactPosterior, Fill, Forward, Palette, Schedule
+from neuralsolver.samplers import Correction, ExactPosterior, Fill, Palette, Schedule
 from neuralsolver.samplers.conditions import centred, conditions
 from neuralsolver.samplers.projection import least_residual
 from tests.samplers.gaussian import GaussianDenoiser
@@ -92,16 +91,6 @@ def test_sensors_of_the_solution_must_be_equally_many():
     sampler = Palette(GaussianDenoiser(Poisson(), N), Schedule(2))
     with pytest.raises(InvalidInput, match="equally many"):
         sampler.sample_each([first, second], 1, [0, 0])
-
-
-@pytest.mark.parametrize("equation", [Poisson(), Helmholtz(2.0)], ids=lambda e: e.name)
-def test_a_sampler_is_a_solver_of_the_forward_problem(equation):
-    problem = Problem.random(equation, N, 2, seed=3)
-    u = torch.from_numpy(truth(equation, problem.inputs.numpy()).solution)
-    solver = Forward(PCFM(GaussianDenoiser(Poisson(), N), 4), seed=5)
-    solution = solver.solve(problem)
-    assert float((solution.tensor - u).norm() / u.norm()) < 1e-6
-    assert torch.equal(solver.solve(problem).tensor, solution.tensor)
 
 
 def test_the_least_residual_of_a_system_that_is_not_symmetric():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from neuralsolver.data.truth import truth
+from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import Darcy, Helmholtz, Poisson, Problem
 from neuralsolver.samplers.finish import agreeing
 from neuralsolver.samplers.projection import least_norm_step, project
@@ -14,7 +14,7 @@ from neuralsolver.samplers.projection import least_norm_step, project
 @pytest.mark.parametrize("equation", [Helmholtz(), Poisson(), Darcy()], ids=lambda e: e.name)
 def test_one_least_norm_step_solves_a_linear_equation(equation):
     problem = Problem.random(equation, 16, 2, seed=1)
-    exact = torch.from_numpy(truth(equation, problem.inputs.numpy()).solution)
+    exact = torch.from_numpy(solve_reference(equation, problem.inputs.numpy()).solution)
     noise = torch.randn(exact.shape, generator=torch.Generator().manual_seed(2)).double()
     start = problem.impose(exact + 0.1 * noise)
     stepped = least_norm_step(problem, start)
@@ -35,7 +35,7 @@ def test_a_projection_is_the_dense_one():
 @pytest.mark.parametrize("equation", [Helmholtz(), Poisson()], ids=lambda e: e.name)
 def test_the_nearest_pair_agrees_and_is_nearer_than_a_solve(equation):
     problem = Problem.random(equation, 16, 2, seed=4)
-    exact = torch.from_numpy(truth(equation, problem.inputs.numpy()).solution)
+    exact = torch.from_numpy(solve_reference(equation, problem.inputs.numpy()).solution)
     generator = torch.Generator().manual_seed(5)
     scale = torch.tensor([[3.0, 0.01], [2.0, 0.02]], dtype=torch.float64)
     noise = torch.randn(2, 2, 16, 16, generator=generator, dtype=torch.float64)
@@ -49,7 +49,7 @@ def test_the_nearest_pair_agrees_and_is_nearer_than_a_solve(equation):
         steps = torch.cat([g - f, v - u], 1) / scale[:, :, None, None]
         return float(steps.square().sum())
 
-    solved = torch.from_numpy(truth(equation, f.numpy()).solution)
+    solved = torch.from_numpy(solve_reference(equation, f.numpy()).solution)
     assert distance(f2, u2) < distance(f, solved)
     assert distance(f2, u2) < distance(problem.inputs, exact)
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.serve.browser import AXE, chromium
+from tests.serve.browser import AXE, chromium, visiting
 from tests.serve.running import running
 
-collect_ignore = [] if chromium() else ["test_browser.py"]
+collect_ignore_glob = [] if chromium() else ["test_browser*.py"]
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -19,3 +19,17 @@ def pytest_terminal_summary(terminalreporter):
 def server():
     with running() as found:
         yield found
+
+
+@pytest.fixture(scope="module")  # while it is open no other event loop runs in this thread
+def browser(server):
+    with visiting(server.port) as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser):
+    """The open page, which must not have complained about anything in the end."""
+    browser.complaints.clear()
+    yield browser
+    assert browser.complaints == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,9 +18,9 @@ import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
 from neuralsolver.serve.app import make_app
-from neuralsolver.serve.fields import decode_frame
-from neuralsolver.serve.limits import Limits
-from neuralsolver.serve.run import configure
+from neuralsolver.serve.frames import decode_frame
+from neuralsolver.serve.http_server import configure
+from neuralsolver.serve.settings import ServerSettings
 
 RESULTS = Path(__file__).parents[2] / "results" / "desk"
 JSON = {"Content-Type": "application/json"}
@@ -32,6 +34,7 @@ class Running:
 
     port: int
     service: Any
+    streams: Any = None
 
     def request(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
@@ -76,11 +79,11 @@ class Running:
 
 
 @contextmanager
-def running(limits: Limits | None = None, results: Path = RESULTS) -> Iterator[Running]:
+def running(settings: ServerSettings | None = None, results: Path = RESULTS) -> Iterator[Running]:
     """A server for as long as the context lasts."""
-    limits = limits or Limits()
-    app = make_app(limits, results)
-    server = uvicorn.Server(configure(app, limits))
+    settings = settings or ServerSettings()
+    app = make_app(settings, results)
+    server = uvicorn.Server(configure(app, settings))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
@@ -90,11 +93,34 @@ def running(limits: Limits | None = None, results: Path = RESULTS) -> Iterator[R
             assert time.monotonic() < end, "the server did not start in time"
             time.sleep(0.02)
         port = server.servers[0].sockets[0].getsockname()[1]
-        yield Running(port, app.state.service)
+        yield Running(port, app.state.service, app.state.streams)
     finally:
         server.should_exit = True
         thread.join(30)
         assert not thread.is_alive(), "the server did not stop"
+
+
+@contextmanager
+def process(*options: str) -> Iterator[tuple[subprocess.Popen[str], Running]]:
+    """`ens serve` on a free port, ready."""
+    command = [sys.executable, "-m", "neuralsolver.cli", "serve", "--port", "0", *options]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        line = child.stderr.readline()
+        server = Running(int(line.split("127.0.0.1:")[1].split("/")[0]), None)
+        server.until(lambda: _answers(server), 60)
+        yield child, server
+    finally:
+        child.kill()
+        child.wait()
+        child.stderr.close()
+
+
+def _answers(server: Running) -> bool:
+    try:
+        return server.request("GET", "/healthz")[0] == 200
+    except OSError:
+        return False
 
 
 def messages(stream: ClientConnection, last: str = "finished", seconds: float = 60.0) -> list[Any]:
@@ -105,6 +131,14 @@ def messages(stream: ClientConnection, last: str = "finished", seconds: float = 
         found.append(decode_frame(data) if isinstance(data, bytes) else json.loads(data))
         if isinstance(found[-1], dict) and found[-1]["type"] == last:
             return found
+
+
+class Never:
+    """Work that only an interruption ends, in place of the reference solver."""
+
+    def __call__(self, problem: Any) -> None:
+        while True:
+            time.sleep(0.001)
 
 
 def frames(found: list[Any]) -> list[Any]:

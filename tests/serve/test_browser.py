@@ -1,4 +1,4 @@
-"""The page in a real browser: what people do, without an error and without another host."""
+"""Solving on the page in a real browser: without an error and without another host."""
 
 from __future__ import annotations
 
@@ -10,21 +10,7 @@ import pytest
 
 import neuralsolver as ns
 from neuralsolver.cli import run
-from neuralsolver.serve.fields import write_npy
-from tests.serve.browser import AXE, visiting
-
-
-@pytest.fixture(scope="module")
-def visit(server):
-    with visiting(server.port) as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def _no_complaints(visit):
-    visit.complaints.clear()
-    yield
-    assert visit.complaints == []
+from neuralsolver.serve.frames import write_npy
 
 
 def test_it_solves_when_it_is_opened_and_shows_the_bound(visit):
@@ -39,6 +25,47 @@ def test_it_solves_when_it_is_opened_and_shows_the_bound(visit):
     assert rows[0] == "ens-accelerated"
     assert {"fno", "paper", "newton", "networkless", "classical"} <= set(rows)
     assert len(set(visit.pixels(1))) > 50
+
+
+PANEL = "figure.panel:has(h3:text-is('{}'))"
+
+
+@pytest.mark.parametrize(
+    ("address", "unknown", "colours"),
+    [
+        ("#/solve?equation=helmholtz", "Displacement u", "diverging"),
+        ("#/solve?equation=poisson&mode=plain&steps=8", "Potential u", "diverging"),
+        ("#/solve?equation=darcy", "Pressure u", "sequential"),
+    ],
+)
+def test_every_step_has_the_colours_and_the_scale_of_the_first(visit, address, unknown, colours):
+    page = visit.open(address)
+    visit.wait_end()
+    scales: dict[str, set[str]] = {"Residual": set(), "Error": set(), "Correction": set()}
+    for index in range(1, int(page.get_attribute(".stage", "data-index")) + 1):
+        page.fill("#scrub", str(index))
+        for title in (unknown, *scales):
+            wanted = colours if title == unknown else "diverging"
+            assert page.get_attribute(PANEL.format(title), "data-colours") == wanted
+        for title, seen in scales.items():
+            seen.add(page.inner_text(f"{PANEL.format(title)} .scale"))
+    for seen in scales.values():
+        (ends,) = seen
+        low, high = ends.split("\n")
+        assert low.lstrip("−-") == high
+    page.select_option("select[aria-label=Scale]", "own")
+    assert page.inner_text(f"{PANEL.format('Residual')} .scale") not in scales["Residual"]
+
+
+def test_the_text_names_the_acceleration_that_is_used(visit):
+    for address, words in (
+        ("equation=helmholtz", "conjugate gradients"),
+        ("equation=helmholtz&wavenumber=6", "GMRES"),
+        ("equation=nonlinear-helmholtz", "Anderson"),
+        ("equation=helmholtz&mode=plain", "added as it is"),
+    ):
+        page = visit.open(f"#/solve?{address}")
+        assert words in page.inner_text("#how")
 
 
 def test_scrub_step_and_back(visit):
@@ -85,6 +112,23 @@ def test_a_painted_source_is_solved_and_shared(visit):
     page.click("button[aria-label='Last iterate']")
     assert visit.pixels(0) == painted
     assert visit.pixels(1) == solved
+
+
+def test_painting_is_answered_while_the_brush_moves(visit):
+    page = visit.open("#/solve?equation=poisson")
+    visit.wait_end()
+    before = int(page.get_attribute("main", "data-solves"))
+    box = page.locator("canvas.paint").bounding_box()
+    page.mouse.move(box["x"] + 40, box["y"] + 40)
+    page.mouse.down()
+    for place in (60, 80):
+        page.mouse.move(box["x"] + place, box["y"] + place)
+        page.wait_for_function(
+            "n => Number(document.querySelector('main').dataset.solves) > n", arg=before
+        )
+        before = int(page.get_attribute("main", "data-solves"))
+    page.mouse.up()
+    visit.wait_end()
 
 
 def test_painting_with_the_keyboard(visit):
@@ -223,134 +267,3 @@ def test_the_downloads_are_files_of_numpy(visit):
     assert np.array_equal(arrays["input"], problem.inputs[0, 0].float().double().numpy())
     expected = ns.load("poisson").solve(problem, tolerance=1e-8).tensor[0, 0].numpy()
     assert np.array_equal(arrays["solution"], expected)
-
-
-def test_sensors_are_placed_and_the_spread_falls(visit):
-    page = visit.open("#/sensors")
-    assert page.get_attribute("main", "data-sensors") == "5"
-    before = visit.pixels(2)
-    box = page.locator("canvas.paint").bounding_box()
-    page.mouse.click(box["x"] + 30, box["y"] + 90)
-    page.wait_for_selector("main[data-sensors='6']")
-    assert visit.pixels(2) != before
-    address, mean = page.url, visit.pixels(1)
-    page.click("#more")
-    page.wait_for_selector("main[data-sensors='16']")
-    page.click("#none")
-    page.wait_for_selector("text=4 more to go")
-    visit.open("#" + address.partition("/#")[2])
-    page.wait_for_selector("main[data-sensors='6']")
-    assert visit.pixels(1) == mean
-    hidden = visit.pixels(0)
-    page.click("#truth")
-    assert visit.pixels(0) != hidden
-
-
-def test_results_can_be_sorted_and_traced(visit):
-    page = visit.open("#/results", state=None)
-    page.wait_for_selector("table.rows tbody tr")
-    page.click("th:has-text('Error') button")
-    errors = page.eval_on_selector_all("table.rows tr td:nth-child(3)", "cells => cells.length")
-    assert errors > 50
-    assert page.get_attribute("th:has-text('Error')", "aria-sort") == "ascending"
-    page.fill("input[type=search]", "fno shift")
-    page.wait_for_function("() => document.querySelectorAll('table.rows tbody tr').length < 5")
-    page.click("table.rows tbody tr:first-child .cell >> nth=0")
-    command = page.inner_text("#row-command")
-    assert command == "ens evaluate helmholtz --regime shift --method fno"
-    page.click("text=Tables")
-    page.wait_for_selector("select[aria-label=Table]")
-    page.click("button:text-is('Figures')")
-    page.wait_for_function(
-        "() => [...document.querySelectorAll('.figures img')].some(i => i.naturalWidth > 0)"
-    )
-
-
-def test_the_api_is_described(visit):
-    page = visit.open("#/programs", state=None)
-    page.wait_for_selector("text=POST /solve")
-    assert "wavenumber" in page.inner_text("pre")
-
-
-def test_a_full_server_says_so(visit, server):
-    limits = server.service.limits
-    server.service.metrics.connections += limits.connections
-    try:
-        visit.open(state="refused")
-        assert "too many connections" in visit.verdict()
-    finally:
-        server.service.metrics.connections -= limits.connections
-
-
-def test_it_plays_by_itself_for_those_who_do_not_mind(visit):
-    visit.page.emulate_media(reduced_motion="no-preference")
-    page = visit.open("#/solve?mode=plain&steps=6", state=None)
-    page.wait_for_selector("button[aria-label=Pause]")
-    assert int(page.get_attribute(".stage", "data-index")) < 6
-    page.wait_for_selector(".stage[data-index='6']")
-    visit.wait_end()
-    page.emulate_media(reduced_motion="reduce")
-
-
-def test_keys(visit):
-    page = visit.open("#/solve?mode=plain&steps=5")
-    visit.wait_end()
-    page.click("h1")
-    page.keyboard.press("ArrowLeft")
-    assert page.get_attribute(".stage", "data-index") == "4"
-    page.keyboard.press("ArrowRight")
-    assert page.get_attribute(".stage", "data-index") == "5"
-    page.keyboard.press("r")
-    page.wait_for_function("() => location.hash.includes('seed=1')")
-
-
-def test_on_a_phone_nothing_is_cut_off(visit):
-    page = visit.page
-    page.set_viewport_size({"width": 360, "height": 740})
-    try:
-        for path, state in (
-            ("#/solve", "finished"),
-            ("#/flows?mode=plain&steps=1", "finished"),
-            ("#/sensors", "finished"),
-            ("#/results", None),
-        ):
-            visit.open(path, state)
-            page.wait_for_timeout(200)
-            width = page.evaluate("document.documentElement.scrollWidth")
-            assert width <= 360, (path, width)
-    finally:
-        page.set_viewport_size({"width": 1360, "height": 1000})
-
-
-def test_light_and_dark(visit):
-    page = visit.open()
-    colour = "getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(colour)
-    page.click("#theme")
-    assert page.evaluate(colour) != light
-    page.reload()
-    assert page.evaluate(colour) != light
-    page.click("#theme")
-    assert page.evaluate(colour) == light
-
-
-if AXE.exists():
-
-    @pytest.mark.parametrize(
-        "path", ["#/solve", "#/flows?mode=plain&steps=2", "#/sensors", "#/results", "#/programs"]
-    )
-    @pytest.mark.parametrize("scheme", ["light", "dark"])
-    def test_everybody_can_use_it(visit, path, scheme):
-        page = visit.page
-        page.emulate_media(color_scheme=scheme)
-        visit.open(path, None if "results" in path or "programs" in path else "finished")
-        page.wait_for_timeout(300)
-        page.evaluate(AXE.read_text())
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        page.emulate_media(color_scheme="light")
-        serious = [
-            (each["id"], each["help"], [node["target"] for node in each["nodes"]][:3])
-            for each in found["violations"]
-            if each["impact"] in ("serious", "critical")
-        ]
-        assert serious == []

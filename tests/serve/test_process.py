@@ -5,52 +5,54 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 
 from neuralsolver.cli import run
-from tests.serve.running import SLOW, Running, messages
+from tests.serve.running import JSON, SLOW, messages, of_type, process
 
 
-@contextmanager
-def process(*options: str) -> Iterator[tuple[subprocess.Popen[str], Running]]:
-    """`ens serve` on a free port, ready."""
-    command = [sys.executable, "-m", "neuralsolver.cli", "serve", "--port", "0", *options]
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        line = child.stderr.readline()
-        server = Running(int(line.split("127.0.0.1:")[1].split("/")[0]), None)
-        server.until(lambda: _answers(server), 60)
-        yield child, server
-    finally:
-        child.kill()
-        child.wait()
-        child.stderr.close()
-
-
-def _answers(server: Running) -> bool:
-    try:
-        return server.request("GET", "/healthz")[0] == 200
-    except OSError:
-        return False
-
-
-def test_a_signal_to_stop_ends_a_solve_cleanly():
-    with process() as (child, server), server.stream() as stream:
+def test_a_server_without_a_queue_that_is_told_to_stop():
+    with process("--waiting", "0") as (child, server), server.stream() as stream:
         stream.send(json.dumps(SLOW))
         messages(stream, last="begun")
         child.send_signal(signal.SIGTERM)
+        (refused,) = of_type(messages(stream, seconds=20), "refused")
+        assert refused["field"] == "stopping"
         with pytest.raises(ConnectionClosed) as closed:
-            messages(stream, last="finished", seconds=20)
+            stream.recv(timeout=20)
         assert closed.value.rcvd.code == 1012
         assert child.wait(15) == 0
-        assert "Traceback" not in child.stderr.read()
+        assert child.stderr.read() == ""
+
+
+def test_a_signal_to_stop_answers_what_is_solved_and_what_waits():
+    """Flows whose steps and reference solutions take long are left in the middle of one."""
+    flow = {"equation": "kolmogorov", "grid": 128, "mode": "plain", "steps": 300}
+    answers: list[tuple[int, str]] = []
+    with process("--solves", "2") as (child, server):
+
+        def client() -> None:
+            body, accept = json.dumps(flow), {**JSON, "Accept": "application/x-npy"}
+            status, _, content = server.request("POST", "/solve", body, accept)
+            answers.append((status, json.loads(content)["error"]["field"]))
+
+        threads = [threading.Thread(target=client) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        server.until(lambda: server.get("/healthz")["waiting"] == 2)
+        child.send_signal(signal.SIGTERM)
+        for thread in threads:
+            thread.join(30)
+        assert answers == [(503, "stopping")] * 4
+        assert child.wait(15) == 0
+        assert child.stderr.read() == ""
 
 
 @pytest.mark.slow
@@ -79,3 +81,17 @@ def test_other_machines_are_reached_only_when_told(capsys):
     assert "--host" in capsys.readouterr().err
     assert run(["serve", "--grid", "0"]) == 1
     assert "--grid: expected a whole number" in capsys.readouterr().err
+    assert run(["serve", "--host", "0.0.0.0", "--allow-remote"]) == 1
+    assert "--name" in capsys.readouterr().err
+
+
+def test_a_taken_port_is_one_line():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "neuralsolver.cli", "serve", "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert f"127.0.0.1:{port}" in done.stderr

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from neuralsolver.serve.metrics import Metrics
-from neuralsolver.serve.queue import LineFull, Places
-from neuralsolver.serve.stream import Mailbox
+from neuralsolver.serve.admission import Places
+from neuralsolver.serve.mailbox import Mailbox
+from neuralsolver.serve.refusals import QueueFull
+from neuralsolver.serve.telemetry import Telemetry
 
 
 def test_places_are_given_in_order_of_arrival():
@@ -48,7 +49,7 @@ def test_a_full_line_sends_away():
         async with places.place():
             waiting = asyncio.create_task(_hold(places))
             await asyncio.sleep(0)
-            with pytest.raises(LineFull, match="1 solves are waiting"):
+            with pytest.raises(QueueFull, match="1 solves are waiting"):
                 await _hold(places)
         await waiting
 
@@ -69,6 +70,19 @@ def test_a_place_that_comes_while_one_leaves_is_handed_on():
     asyncio.run(scene())
 
 
+def test_a_turn_is_not_given_to_one_that_has_just_been_cancelled():
+    async def scene() -> None:
+        places = Places(1, 5)
+        async with places.place():
+            gone, patient = (asyncio.create_task(_hold(places)) for _ in range(2))
+            await asyncio.sleep(0)
+            gone.cancel()
+        await patient
+        assert places.running == 0
+
+    asyncio.run(scene())
+
+
 async def _hold(places, notice=lambda position: None):
     async with places.place(notice):
         await asyncio.sleep(0)
@@ -76,13 +90,15 @@ async def _hold(places, notice=lambda position: None):
 
 def test_a_full_mailbox_drops_the_oldest_frames_and_no_words():
     async def scene() -> tuple[list[object], int]:
-        metrics = Metrics()
-        mailbox = Mailbox(metrics, room=3)
+        telemetry = Telemetry()
+        mailbox = Mailbox(telemetry, room=3)
         mailbox.say("begun")
         for frame in range(10):
             mailbox.show(bytes([frame]))
         mailbox.say("done")
-        return [await mailbox.take() for _ in range(5)], metrics.frames_skipped
+        return [await mailbox.take() for _ in range(5)], telemetry.registry.get_sample_value(
+            "ens_frames_skipped_total"
+        )
 
     taken, skipped = asyncio.run(scene())
     assert taken == ['{"type": "begun"}', b"\x07", b"\x08", b"\x09", '{"type": "done"}']

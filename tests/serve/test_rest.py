@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import neuralsolver as ns
-from neuralsolver.serve.fields import write_npy
+from neuralsolver.serve.frames import write_npy
 from tests.serve.running import JSON
 
 NPY = {"Content-Type": "application/x-npy", "Accept": "application/x-npy"}

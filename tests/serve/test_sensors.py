@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from neuralsolver.equations import Problem, equation_named
-from neuralsolver.serve.fields import decode_frame
+from neuralsolver.serve.frames import decode_frame
 from tests.serve.running import JSON
 
 FEW = [[0.2, 0.2], [0.8, 0.3], [0.5, 0.5], [0.2, 0.9]]
@@ -47,8 +47,7 @@ def test_sensors_of_the_solution(server):
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"places": FEW[:3]}, "places"),
-        ({"places": [FEW[0]] * 6}, "places"),
+        ({"places": []}, "places"),
         ({"places": [[2.0, 0.1]] * 4}, "places.0.0"),
         ({"places": [[0.5, i / 300] for i in range(300)]}, "places"),
         ({"samples": 10**6}, "samples"),

@@ -10,9 +10,9 @@ from scipy.sparse.linalg import bicg, cg
 import neuralsolver as ns
 from neuralsolver.equations import (
     Darcy,
+    FixedValues,
     ForcedDarcy,
     Helmholtz,
-    Known,
     NavierStokes,
     Poisson,
     Problem,
@@ -92,7 +92,7 @@ def test_a_source_that_is_a_field_and_points_held_inside():
     mask[4:6, 3] = True
 
     def answer(inputs, values):
-        problem = Problem(ForcedDarcy(), inputs, known=Known(mask, values))
+        problem = Problem(ForcedDarcy(), inputs, fixed=FixedValues(mask, values))
         return solver.solve(problem, tolerance=1e-10).tensor
 
     arguments = (field(2, 9, 9).requires_grad_(), field(9, 9, seed=1).requires_grad_())

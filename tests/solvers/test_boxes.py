@@ -12,8 +12,8 @@ import neuralsolver as ns
 from neuralsolver.equations import Darcy, DarcyBox, ForcedDarcy, Helmholtz, Poisson, Problem
 from neuralsolver.equations.jacobian import jacobian_diagonal, sparse_jacobian
 from neuralsolver.reference import solve_darcy_box
-from neuralsolver.solvers import Krylov, ResidualBelow, VCycle, iterate, smoothing
-from neuralsolver.solvers.multigrid import Factors, MultigridStep
+from neuralsolver.solvers import Krylov, ResidualBelow, iterate, smoothing
+from neuralsolver.solvers.multigrid import MultigridStep
 
 SEMILINEAR = Helmholtz(wavenumber=2.0, nonlinearity=1.0)
 
@@ -21,8 +21,8 @@ SEMILINEAR = Helmholtz(wavenumber=2.0, nonlinearity=1.0)
 class NinePoints(Poisson):
     """A stencil with corners, which is no star."""
 
-    def residual(self, u, inputs):
-        r = super().residual(u, inputs)
+    def residual(self, space, u, inputs):
+        r = super().residual(space, u, inputs)
         return r + ns.from_interior(u[..., 2:, 2:]) * (u.shape[-1] - 1) ** 2 / 10
 
 
@@ -45,7 +45,7 @@ def test_a_stencil_written_out_is_the_jacobian(equation):
         assert np.abs(product - exact).max() < 1e-9 * np.abs(exact).max()
         on_points = problem.grid.flatten(jacobian_diagonal(problem, u))[i].numpy()
         assert np.allclose(on_points, matrix.diagonal(), rtol=1e-12)
-    shared = not equation.jacobian_reads
+    shared = not equation.jacobian_depends_on
     assert len(written.diagonal) == (1 if shared else 2)
 
 
@@ -65,14 +65,8 @@ def test_cycles_without_a_network_solve_a_batch_in_a_box(equation):
     problem = box(24, seed=2, count=2)
     if equation == "poisson":
         problem = Problem(Poisson(scale=1.0), problem.inputs[:, 1:], lengths=(1, 1, 1))
-    step = Krylov(VCycle(Factors(), problem, 8))
-    found = iterate(step, problem, problem.zeros(), ResidualBelow(1e-9, 16))
-    assert found.good
-    by_galerkin = iterate(
-        Krylov(MultigridStep(problem)), problem, problem.zeros(), ResidualBelow(1e-9, 16)
-    )
-    assert by_galerkin.good
-    assert torch.allclose(found.tensor, by_galerkin.tensor, atol=1e-6 * found.tensor.abs().max())
+    step = Krylov(MultigridStep(problem))
+    assert iterate(step, problem, problem.zeros(), ResidualBelow(1e-9, 16)).good
 
 
 def test_a_square_model_solves_a_box_without_its_network_and_says_so():

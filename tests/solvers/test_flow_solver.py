@@ -6,15 +6,11 @@ import pytest
 import torch
 
 from neuralsolver.equations import NavierStokes, Poisson, Problem
-from neuralsolver.equations.fourier import vorticity_derivatives
+from neuralsolver.fields.fourier import vorticity_derivatives
 from neuralsolver.models import FNO
-from neuralsolver.solvers import FixedSteps, Iterate, NeuralSolver, ResidualBelow
-from neuralsolver.training.objectives import (
-    Batch,
-    contraction,
-    reconstruction,
-    reconstruction_and_residual,
-)
+from neuralsolver.solvers import FixedSteps, NeuralSolver, ResidualBelow, State
+from neuralsolver.training.objectives import Batch, contraction, reconstruction
+from paper.table_recipes import reconstruction_and_residual
 from tests.networks import Clocked, SpaceTime
 
 FLOW = NavierStokes(frames=4)
@@ -81,7 +77,7 @@ def test_a_corrector_in_space_and_time_reads_frame_by_frame(problem):
     solver = NeuralSolver(None, network, step_size=1.0)
     u = problem.first_guess()
     residual = problem.residual(u)
-    solver.stepper()(Iterate.of(problem, u))
+    solver.stepper()(State.of(problem, u))
     assert network.read.shape == (3, 3, 5, 16, 16)
     assert torch.equal(network.read[:, 1:2], u.float())
     assert torch.equal(network.read[:, 2:], residual.float())
@@ -110,12 +106,16 @@ def test_the_clock_counts_corrections_and_goes_on_past_those_of_training(problem
     assert set(predictor.seen) == {1.0}
 
 
-@pytest.mark.parametrize("objective", [reconstruction, reconstruction_and_residual])
-def test_training_shows_the_clock_of_solving(objective, problem):
+@pytest.mark.parametrize(
+    ("objective", "count"),
+    # without a predictor, the first guess has nothing to learn
+    [(reconstruction, 4), (reconstruction_and_residual, 5)],
+)
+def test_training_shows_the_clock_of_solving(objective, count, problem):
     corrector = Clocked(5)
     solver = NeuralSolver(None, corrector, clock_steps=5)
     losses = list(objective(solver, Batch(problem, problem.first_guess(), steps=4)))
-    assert len(losses) == 5
+    assert len(losses) == count
     assert corrector.seen == [1 / 5, 2 / 5, 3 / 5, 4 / 5]
 
 

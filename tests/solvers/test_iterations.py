@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from neuralsolver.equations import EQUATIONS, Poisson, Problem
-from neuralsolver.solvers import FixedSteps, Iterate, Solution, TrainedSolver, iterations
+from neuralsolver.solvers import FixedSteps, Solution, State, TrainedSolver, iterations
 from neuralsolver.solvers.history import History
-from neuralsolver.solvers.wrappers import Answer, With
+from neuralsolver.solvers.wrappers import Answer, Configured
 from neuralsolver.training import load
 from tests.networks import sine_solver
 
@@ -86,10 +86,10 @@ def test_a_stepper_keeps_what_it_knows_of_those_who_remain(nonlinear):
     problem = Problem.random(EQUATIONS["nonlinear-helmholtz"], 64, count=3, seed=3)
     step, mask = nonlinear.network.stepper(), torch.tensor([True, False, True])
     with torch.no_grad():
-        step(Iterate.of(problem, problem.zeros()))
-        before = step.diagonal
+        step(State.of(problem, problem.zeros()))
+        before = step.blocks
         step.keep(mask)
-    assert torch.equal(step.diagonal, before[mask])
+    assert torch.equal(step.blocks, before[mask])
 
 
 def test_threads_share_a_solver(nonlinear):
@@ -140,7 +140,7 @@ def test_a_history_counts_those_that_were_lost():
     problem = Problem(Poisson(), torch.ones(3, 1, 8, 8, dtype=torch.float64))
     history = History.of_errors(exact)
 
-    def step(now: Iterate):
+    def step(now: State):
         u = now.u * 0.5 + 0.5
         return torch.where(torch.arange(len(u)).view(-1, 1, 1, 1) == 1, u * math.nan, u)
 
@@ -155,9 +155,9 @@ def test_a_history_counts_those_that_were_lost():
 def test_a_solver_with_settings_of_its_own():
     problem = Problem.random(Poisson(), 16, count=2, seed=1)
     plain = sine_solver(0.3)
-    five = With(plain, {"stop": FixedSteps(5)})
+    five = Configured(plain, {"stop": FixedSteps(5)})
     assert torch.equal(five.solve(problem).tensor, plain.solve(problem, stop=FixedSteps(5)).tensor)
-    started = With(plain, {"stop": FixedSteps(0)}, start=lambda p: p.zeros() + 1)
+    started = Configured(plain, {"stop": FixedSteps(0)}, start=lambda p: p.zeros() + 1)
     assert float(started.solve(problem).tensor.max()) == 1.0
 
 

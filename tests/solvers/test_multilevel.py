@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from neuralsolver.equations import EQUATIONS, Darcy, Grid, Helmholtz, Poisson, Problem
-from neuralsolver.equations.jacobian import jacobian_diagonal, linearisation
-from neuralsolver.solvers import FixedSteps, Iterate, VCycle, iterate, multilevel
+from neuralsolver.equations.jacobian import jacobian_blocks, linearisation
+from neuralsolver.solvers import FixedSteps, State, VCycle, iterate, multilevel
 from neuralsolver.solvers.smoothing import chebyshev_weights, smooth, stencil
 from neuralsolver.training import load
 from tests.networks import sine_solver
@@ -44,8 +44,8 @@ def test_sweeps_on_the_stencil_are_the_sweeps_on_the_residual(equation):
     """For a linear F, smoothing u from zero and smoothing the correction of zero are the same."""
     problem = Problem.random(equation, 24, count=2, seed=1)
     zero, weights = problem.zeros(), chebyshev_weights(3)
-    diagonal = jacobian_diagonal(problem, zero)
-    expected, left = smooth(problem, zero, problem.residual(zero), diagonal, weights)
+    blocks = jacobian_blocks(problem, zero)
+    expected, left = smooth(problem, zero, problem.residual(zero), blocks, weights)
     jacobian, r = stencil(problem, zero), problem.residual(zero)
     found = jacobian.sweep(r, weights)
     assert torch.allclose(found, expected, atol=1e-12)
@@ -67,9 +67,9 @@ def test_a_cycle_in_float32_is_the_cycle_in_float64(monkeypatch):
     problem = Problem.random(Darcy(), 64, count=2, seed=1)
     solver, u = load("darcy-contractive").network, problem.zeros()
     with torch.no_grad():
-        single = VCycle(solver, problem, 32)(Iterate.of(problem, u))
+        single = VCycle(solver, problem, 32)(State.of(problem, u))
         monkeypatch.setattr(multilevel, "SINGLE_PRECISION_LIMIT", 0)
-        double = VCycle(solver, problem, 32)(Iterate.of(problem, u))
+        double = VCycle(solver, problem, 32)(State.of(problem, u))
     assert single.dtype == double.dtype == torch.float64
     assert float((single - double).norm() / double.norm()) < 1e-5
 
@@ -79,17 +79,17 @@ def test_units_do_not_matter_to_a_cycle():
     solver = sine_solver(0.1)
     problem = Problem.random(Poisson(), 32, seed=1)
     with torch.no_grad():
-        expected = VCycle(solver, problem, 16)(Iterate.of(problem, problem.zeros()))
+        expected = VCycle(solver, problem, 16)(State.of(problem, problem.zeros()))
         for factor in (1e-60, 1e-6, 1e11, 1e30):
             scaled = Problem(problem.equation, factor * problem.inputs)
-            u = VCycle(solver, scaled, 16)(Iterate.of(scaled, scaled.zeros()))
+            u = VCycle(solver, scaled, 16)(State.of(scaled, scaled.zeros()))
             assert torch.allclose(u / factor, expected, rtol=0, atol=1e-5 * float(expected.max()))
 
 
 def test_a_residual_of_zero_stays():
     problem = Problem(Poisson(), torch.zeros(1, 1, 32, 32, dtype=torch.float64))
     with torch.no_grad():
-        u = VCycle(sine_solver(), problem, 16)(Iterate.of(problem, problem.zeros()))
+        u = VCycle(sine_solver(), problem, 16)(State.of(problem, problem.zeros()))
     assert not u.any()
 
 
@@ -108,10 +108,10 @@ def test_a_hierarchy_belongs_to_one_solve():
     cycles = VCycle(sine_solver(), problem, 16)
     assert [level.problem.resolution for level in cycles.levels] == [64, 32, 16]
     with torch.no_grad():
-        together = cycles(Iterate.of(problem, problem.zeros()))
+        together = cycles(State.of(problem, problem.zeros()))
         cycles.keep(torch.tensor([True, False, True]))
         rest = problem.select([0, 2])
-        left = cycles(Iterate.of(rest, rest.zeros()))
+        left = cycles(State.of(rest, rest.zeros()))
     assert [level.problem.batch for level in cycles.levels] == [2, 2, 2]
     assert torch.allclose(left, together[[0, 2]], rtol=1e-5)
 
@@ -128,7 +128,7 @@ def test_a_hierarchy_belongs_to_one_solve():
     ],
 )
 def test_no_more_cycles_than_the_slow_form_needed(name, resolution, most):
-    """The counts of results/desk/targets.jsonl, on its first instance."""
+    """Counts of the first release, on one instance."""
     problem = Problem.random(EQUATIONS[name], resolution, 1, seed=20_261, key=7)
     solution = load(name).solve(problem, tolerance=1e-9)
     assert solution.good

@@ -8,7 +8,7 @@ import torch
 from scipy.sparse.linalg import gmres
 
 import neuralsolver as ns
-from neuralsolver.bench.families import FAMILIES, fresh_problem
+from benchmarks.domains import FAMILIES, fresh_problem
 from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.multigrid import MultigridStep, hierarchies
@@ -69,10 +69,10 @@ def test_cycles_do_not_grow_with_the_grid(solver):
 
 def test_a_batch_is_what_its_samples_are(solver):
     problems = [fresh_problem("darcy", 64, i, SEED)[1] for i in range(3)]
-    known = ns.Known(
-        torch.cat([p.known.mask for p in problems]), torch.cat([p.known.values for p in problems])
+    known = ns.FixedValues(
+        torch.cat([p.fixed.mask for p in problems]), torch.cat([p.fixed.values for p in problems])
     )
-    together = ns.Problem(ns.Darcy(), torch.cat([p.inputs for p in problems]), known=known)
+    together = ns.Problem(ns.Darcy(), torch.cat([p.inputs for p in problems]), fixed=known)
     solution = solver.solve(together, tolerance=1e-9)
     assert solution.good
     for index, problem in enumerate(problems):
@@ -99,13 +99,13 @@ def test_its_preconditioner_is_linear_and_scipy_takes_it(solver):
 def test_a_gradient_through_a_shape(solver):
     _, problem = fresh_problem("darcy", 64, 0, SEED)
     a = problem.inputs.clone().requires_grad_(True)
-    u = solver.solve(ns.Problem(ns.Darcy(), a, known=problem.known), tolerance=1e-10).tensor
+    u = solver.solve(ns.Problem(ns.Darcy(), a, fixed=problem.fixed), tolerance=1e-10).tensor
     (gradient,) = torch.autograd.grad(u.sum(), a)
     direction = torch.rand_like(problem.inputs)
     ends = [
         ns.load("darcy")
         .solve(
-            ns.Problem(ns.Darcy(), problem.inputs + t * direction, known=problem.known),
+            ns.Problem(ns.Darcy(), problem.inputs + t * direction, fixed=problem.fixed),
             tolerance=1e-12,
         )
         .tensor.sum()

@@ -9,8 +9,16 @@ import pytest
 import torch
 
 import neuralsolver as ns
-from neuralsolver.data.truth import truth as ns_truth
-from neuralsolver.equations import Darcy, ForcedDarcy, Grid, Helmholtz, Known, Poisson, Problem
+from neuralsolver.data.reference_solution import solve_reference as ns_truth
+from neuralsolver.equations import (
+    Darcy,
+    FixedValues,
+    ForcedDarcy,
+    Grid,
+    Helmholtz,
+    Poisson,
+    Problem,
+)
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.newton import newton_correction
 
@@ -112,8 +120,8 @@ def test_points_held_inside_are_solved_without_the_network_and_bounded():
     solver = ns.load("darcy")
     mask = np.zeros((64, 64), dtype=bool)
     mask[20:30, 30:50] = True
-    held = Known(mask, np.full((64, 64), 0.3))
-    problem = Problem(solver.equation, Problem.random(solver.equation, 64).inputs, known=held)
+    held = FixedValues(mask, np.full((64, 64), 0.3))
+    problem = Problem(solver.equation, Problem.random(solver.equation, 64).inputs, fixed=held)
     solution = solver.solve(problem, tolerance=1e-10)
     assert solution.good
     assert int(solution.steps) <= 12
@@ -132,7 +140,7 @@ def test_samples_of_one_batch_may_hold_different_points():
     mask = torch.zeros(2, 1, 32, 32, dtype=torch.bool)
     mask[0, 0, 5, 5] = mask[1, 0, 20:25, 9] = True
     inputs = Problem.random(solver.equation, 32, count=2).inputs
-    problem = Problem(solver.equation, inputs, known=Known(mask, torch.ones(2, 1, 32, 32)))
+    problem = Problem(solver.equation, inputs, fixed=FixedValues(mask, torch.ones(2, 1, 32, 32)))
     together = solver.solve(problem, tolerance=1e-9)
     assert together.good
     for i in range(2):

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import torch
 
-from neuralsolver.data.truth import truth
+from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import Equation, Helmholtz, Problem
-from neuralsolver.experiments.recipes import make_plan, make_solver
-from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training import Card, fit, save_model
+from neuralsolver.training.presets import SCALES
+from neuralsolver.training.recipes import make_plan, make_solver
 
 
 class InMemory:
@@ -24,7 +24,7 @@ class InMemory:
 
     def __init__(self, equation: Equation, count: int, resolution: int, seed: int = 0) -> None:
         drawn = Problem.random(equation, resolution, count, seed).inputs
-        found = truth(equation, drawn.numpy())
+        found = solve_reference(equation, drawn.numpy())
         self.equation = equation
         self.inputs = torch.from_numpy(found.inputs)
         self.solution = torch.from_numpy(found.solution)

@@ -13,11 +13,12 @@ import torch
 import neuralsolver
 from neuralsolver.equations import EQUATIONS, Helmholtz, Problem, equation_named
 from neuralsolver.errors import FileDamaged, InvalidInput
-from neuralsolver.experiments.recipes import make_solver
-from neuralsolver.experiments.trainings import SCALES, recipes_for
-from neuralsolver.solvers import FixedSteps, Iterate
+from neuralsolver.solvers import FixedSteps, State
 from neuralsolver.training import Card, load, load_model, save_model
+from neuralsolver.training.card import check_sizes
 from neuralsolver.training.checkpoint import load_state, save_state
+from neuralsolver.training.presets import SCALES, recipes_for
+from neuralsolver.training.recipes import make_solver
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_what_is_loaded_gives_the_same_answer(recipe, name, tmp_path):
     assert card.record["recipe"] == recipe
 
 
-@pytest.mark.parametrize(("recipe", "clock_steps"), [("paper", 5), ("paper-cnn", None)])
+@pytest.mark.parametrize(("recipe", "clock_steps"), [("paper", 5), ("contractive", None)])
 def test_a_model_of_a_flow_keeps_its_clock(recipe, clock_steps, tmp_path):
     equation = equation_named("kolmogorov", {"frames": 4, "time_order": 4, "dealiasing": "2/3"})
     solver = make_solver(recipe, equation, SCALES["tiny"])
@@ -56,7 +57,7 @@ def test_a_model_of_a_flow_keeps_its_clock(recipe, clock_steps, tmp_path):
     assert card.equation == equation
     problem = Problem.random(equation, 16)
     u = problem.first_guess()
-    now = Iterate.of(problem, u)
+    now = State.of(problem, u)
     with torch.no_grad():
         early, late = (again.correction(now, number) for number in (0, 3))
         assert torch.equal(late, solver.correction(now, 3))
@@ -143,3 +144,11 @@ def test_training_state_round_trip_and_damage(tmp_path):
     with pytest.raises(FileDamaged, match="training state"):
         load_state(path)
     assert [p.name for p in tmp_path.iterdir()] == ["state.safetensors"]
+
+
+def test_a_list_on_a_card_is_at_most_as_long_as_a_side_of_the_weights():
+    """A transformer of 41 frames has one size for each of its 83 channels."""
+    solver = {"predictor": None, "corrector": {"arguments": {"input_sizes": [4.0] * 83}}}
+    check_sizes("card", {"solver": solver}, {"lifting": ("F32", (96, 83))})
+    with pytest.raises(FileDamaged, match="input_sizes"):
+        check_sizes("card", {"solver": solver}, {"lifting": ("F32", (64, 80))})

@@ -16,20 +16,18 @@ import torch
 
 from neuralsolver.equations import Helmholtz, Problem
 from neuralsolver.errors import InvalidInput
-from neuralsolver.experiments.recipes import make_plan, make_solver
-from neuralsolver.experiments.trainings import SCALES, recipes_for
-from neuralsolver.solvers import Iterate
+from neuralsolver.solvers import State
 from neuralsolver.training import Plan, error_history, fit, load_model
 from neuralsolver.training.fit import busy_seconds
 from neuralsolver.training.objectives import (
-    RESIDUAL_WEIGHT,
     Batch,
     contraction,
     physics_informed,
     reconstruction,
-    reconstruction_and_residual,
     squared_norm,
 )
+from neuralsolver.training.presets import SCALES, recipes_for
+from neuralsolver.training.recipes import make_plan, make_solver
 from tests.training.job import InMemory
 
 TINY = SCALES["tiny"]
@@ -77,7 +75,7 @@ def test_reconstruction_averages_all_predictions(examples):
     u, expected = solver.predict(problem).detach(), 0.0
     for _ in range(3):
         expected += float((u - target).square().mean()) / 3
-        u = solver.stepper()(Iterate.of(problem, u)).detach()
+        u = solver.stepper()(State.of(problem, u)).detach()
     assert total == pytest.approx(expected, rel=1e-5)
 
 
@@ -90,25 +88,10 @@ def test_reconstruction_goes_on_from_the_iterates_of_earlier_batches(examples):
     losses = [loss.detach().item() for loss in reconstruction(solver, batch)]
     prediction = solver.predict(problem).detach()
     begin = torch.stack([start[0], prediction[1]])
-    u = solver.stepper()(Iterate.of(problem, begin)).detach()
+    u = solver.stepper()(State.of(problem, begin)).detach()
     assert losses[0] == pytest.approx(float((prediction - target).square().mean()) / 2, rel=1e-5)
     assert losses[1] == pytest.approx(float((u - target).square().mean()) / 2, rel=1e-5)
     assert torch.allclose(batch.end[0], u[0])
-
-
-def test_a_residual_term_adds_the_relative_residual(examples):
-    solver = awake("paper-residual-loss")
-    inputs, target = examples.tensors(slice(0, 2))
-    problem = Problem(Helmholtz(), inputs)
-    batch = Batch(problem, target, steps=1)
-    plain = [loss.detach().item() for loss in reconstruction(solver, batch)]
-    both = [loss.detach().item() for loss in reconstruction_and_residual(solver, batch)]
-    u = solver.predict(problem).detach()
-    size = squared_norm(problem.residual(problem.zeros()))
-    for before, after in zip(plain, both, strict=True):
-        term = RESIDUAL_WEIGHT * (squared_norm(problem.residual(u)) / size).mean() / 2
-        assert after - before == pytest.approx(float(term), rel=1e-4)
-        u = solver.stepper()(Iterate.of(problem, u)).detach()
 
 
 def test_the_physics_informed_loss_weighs_data_and_residual(examples):
@@ -134,7 +117,7 @@ def test_contraction_is_the_ratio_of_squared_errors(examples):
     batch = Batch(problem, target, steps=1)
     losses = [loss.detach().item() for loss in contraction(solver, batch)]
     u = solver.predict(problem)
-    v = solver.stepper()(Iterate.of(problem, u))
+    v = solver.stepper()(State.of(problem, u))
     ratio = squared_norm(v - target) / squared_norm(u - target)
     assert losses[1] == pytest.approx(float(ratio.mean().detach()), rel=1e-4)
 

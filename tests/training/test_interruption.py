@@ -16,11 +16,11 @@ import torch
 
 from neuralsolver.equations import Helmholtz
 from neuralsolver.errors import InvalidInput, PeerLost
-from neuralsolver.experiments.recipes import make_plan, make_solver
-from neuralsolver.experiments.trainings import SCALES
 from neuralsolver.training import fit
 from neuralsolver.training.checkpoint import load_state
 from neuralsolver.training.distributed import World, device_named
+from neuralsolver.training.presets import SCALES
+from neuralsolver.training.recipes import make_plan, make_solver
 from tests.training.job import InMemory
 
 TINY = SCALES["tiny"]
