@@ -27,5 +27,5 @@ EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=5s --start-period=40s --retries=3 \
   CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/healthz', timeout=4)"]
-# inside the container every address is its own; what is published decides who reaches it
-ENTRYPOINT ["ens", "serve", "--host", "0.0.0.0", "--allow-remote", "--port", "8000"]
+# answers to localhost; others: docker run … neuralsolver --name ens.example.org
+ENTRYPOINT ["ens", "serve", "--host", "0.0.0.0", "--allow-remote", "--port", "8000", "--name", "localhost"]

@@ -6,9 +6,8 @@ READY := $(VENV)/.ready
 TESTED := $(VENV)/.ready-dev
 SERVED := $(VENV)/.ready-serve
 AXE := $(VENV)/axe/node_modules/axe-core/axe.min.js
-PEERS := .venv-peers
 
-.PHONY: demo serve test test-all lint docs peers weights results clean
+.PHONY: demo serve test test-all lint docs weights results clean
 demo: $(READY)
 	$(BIN)/ens demo
 
@@ -53,16 +52,7 @@ $(TESTED): $(READY)
 $(AXE): | $(TESTED)
 	-npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
 
-# the libraries we compare ourselves with, in an environment of their own
-peers: $(PEERS)/.ready
-$(PEERS)/.ready:
-	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/pip install --quiet torch==2.13.0
-	$(PEERS)/bin/pip install --quiet neuraloperator==2.0.0
-	touch $@
-	@echo "ens bench models --peers-python $(PEERS)/bin/python"
-
-# train every shipped model anew: about four hours on one core
+# train every shipped model anew: about seven hours on one core
 RECIPES := contractive fno
 STATIC := poisson helmholtz nonlinear-helmholtz darcy
 # on from a model that is there: its late iterates too are replayed
@@ -79,16 +69,18 @@ weights: $(READY)
 	$(BIN)/ens train darcy --recipe shapes --ship
 	$(BIN)/ens train darcy-box --scale box --ship
 	for flow in navier-stokes kolmogorov; do \
-	  $(BIN)/ens train $$flow --ship || exit 1; done
+	  $(BIN)/ens train $$flow --ship && \
+	  $(BIN)/ens train $$flow --recipe paper --budget-minutes 20 --ship || exit 1; done
+	$(BIN)/python -m paper.wave_training data runs/waves/data --minutes 26
+	$(BIN)/python -m paper.wave_training train runs/waves/data --output neuralsolver/weights/waves --minutes 48
+	$(BIN)/python -m paper.inversion_training neuralsolver/weights/darcy-inversion --minutes 93
 
 # every row, table and figure of results/desk anew; what is there is kept
 results: $(TESTED)
-	$(BIN)/ens evaluate all
-	$(BIN)/ens bench solve --json > results/desk/solve.json
-	$(BIN)/ens bench shapes --json > results/desk/shapes.json
-	$(BIN)/ens bench shape-steps --json > results/desk/shape-steps.json
-	$(BIN)/ens bench walls --json > results/desk/walls.json
-	$(BIN)/ens report
+	$(BIN)/python -m paper evaluate all
+	for family in darcy shapes boxes walls batches; do \
+	  $(BIN)/python -m benchmarks $$family --json > results/desk/race-$$family.jsonl || exit 1; done
+	$(BIN)/python -m paper report
 
 clean:
-	rm -rf $(VENV) $(PEERS) build site *.egg-info
+	rm -rf $(VENV) build site *.egg-info

@@ -14,8 +14,8 @@ def main() -> None:
     x, y = np.meshgrid(*2 * [np.linspace(-1, 1, POINTS)], indexing="ij")
     radius, angle = np.hypot(x, y), np.arctan2(y, x)
     gear, ring = radius < 0.4 + 0.1 * np.sign(np.cos(8 * angle)), radius > 0.9
-    known = ns.Known(gear | ring, np.where(gear, 1.0, 0.0))
-    problem = ns.Problem(ns.Poisson(), np.zeros((POINTS, POINTS)), known=known)
+    known = ns.FixedValues(gear | ring, np.where(gear, 1.0, 0.0))
+    problem = ns.Problem(ns.Poisson(), np.zeros((POINTS, POINTS)), fixed=known)
 
     default = ns.load("poisson").solve(problem, tolerance=1e-10)
     print(default.summary())

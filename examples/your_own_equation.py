@@ -24,12 +24,12 @@ class ScreenedPoisson(ns.Equation):
         return True
 
     @property
-    def jacobian_reads(self) -> tuple[str, ...]:
+    def jacobian_depends_on(self) -> tuple[str, ...]:
         return ()  # ∂F/∂u = Δ − s² depends on neither f nor u
 
-    def residual(self, u: Tensor, inputs: Tensor) -> Tensor:
-        inside = self.screening**2 * ns.interior(u) + ns.interior(inputs)
-        return ns.laplacian(u) - ns.from_interior(inside)
+    def residual(self, space: ns.Space, u: Tensor, inputs: Tensor) -> Tensor:
+        inside = space.zero_boundary(self.screening**2 * u + inputs)
+        return ns.laplacian(u, space.grid) - inside
 
     def sample(self, rng: np.random.Generator, resolution: int) -> np.ndarray:
         return 100.0 * ns.cosine_field(rng, resolution)[None]

@@ -20,22 +20,22 @@ from torch import Tensor
 
 from neuralsolver.equations import Poisson, Problem
 from neuralsolver.equations.jacobian import jacobian_diagonal
-from neuralsolver.experiments.evaluate import Evaluation
-from neuralsolver.experiments.methods import Method, Setting, register
-from neuralsolver.experiments.paper import EXPERIMENTS, Experiment
-from neuralsolver.experiments.trainings import scale_named
-from neuralsolver.solvers import Iterate, ResidualBelow, Solve, Solver
-from neuralsolver.solvers.optimisation import Newton
-from neuralsolver.solvers.wrappers import With
+from neuralsolver.solvers import ResidualBelow, Solve, Solver, State
+from neuralsolver.solvers.newton_solver import Newton
+from neuralsolver.solvers.wrappers import Configured
+from neuralsolver.training.presets import scale_named
+from paper.evaluate import Evaluation
+from paper.methods import Method, Setting, register
+from paper.regimes import EXPERIMENTS, Experiment
 
 
 class SecantStep:
     """The steps of one solve; it remembers the last iterate and its residual."""
 
     def __init__(self) -> None:
-        self.last: Iterate | None = None
+        self.last: State | None = None
 
-    def __call__(self, now: Iterate) -> Tensor:
+    def __call__(self, now: State) -> Tensor:
         if self.last is None:
             step = 0.5 * now.residual / jacobian_diagonal(now.problem, now.u)
         else:
@@ -81,7 +81,7 @@ def newton_from_operator(setting: Setting) -> Solver:
     def predict(problem: Problem) -> Tensor:
         return network.predict(problem)
 
-    return With(Newton(), start=predict)
+    return Configured(Newton(), start=predict)
 
 
 register(
