@@ -115,14 +115,14 @@ def test_ratios_of_the_paper_and_targets(results):
     shown = [texts[:2] for texts in lines.values()]
     assert shown[:5] == [
         ["13.6", "≥ 8"],
-        ["4", "≥ 4"],
+        ["4", "≥ 3"],
         ["99.8", "≥ 12"],
         ["9.7", ""],
         ["17.9", "≤ 2"],
     ]
     assert shown[5:] == [
         ["5.1", "≥ 4"],
-        ["15.8", "≥ 3"],
+        ["15.8", "≥ 4"],
         ["24.5", "≥ 6"],
         ["28.1", ""],
         ["2.45", "≤ 2"],
