@@ -22,7 +22,7 @@ ALWAYS = ("solvers.loop", "solvers.metrics", "solvers.stopping")
 NETWORK = ("solvers.neural_solver", "solvers.error_signals")
 SAFEGUARDED = (*NETWORK, "solvers.trained", "solvers.safeguard", "solvers.acceleration")
 CLASSICAL = (*SAFEGUARDED, "solvers.network_free", "solvers.multigrid", "solvers.smoothing")
-NEWTON = (*CLASSICAL, "solvers.newton_krylov", "equations.tangent", "reference.newton")
+NEWTON = (*CLASSICAL, "solvers.newton_krylov", "equations.tangent", "solvers.sparse_newton")
 OPTIMISED = (*NETWORK, "paper.physics_informed")
 GENERATIVE = (
     "paper.baselines.forward_sampler",
@@ -34,7 +34,7 @@ MINIMISERS = (
     "paper.baselines.minimisers",
     "solvers.newton_solver",
     "solvers.newton",
-    "reference.newton",
+    "solvers.sparse_newton",
 )
 MODULES: dict[str, tuple[str, ...]] = {
     "operator": NETWORK,

@@ -25,8 +25,6 @@ MAY_IMPORT = {
         "fields",
         "plotting",
         "equations",
-        "reference.newton",
-        "reference.multigrid",
     },
     # a sampler asks for the exact posterior, and for the solution of a fill
     "samplers": {

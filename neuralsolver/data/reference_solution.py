@@ -40,7 +40,7 @@ from neuralsolver.equations import (
 from neuralsolver.equations.base import Array
 from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.errors import InvalidInput
-from neuralsolver.reference.newton import Point, Solve, Vector, factorised, newton
+from neuralsolver.solvers.sparse_newton import Point, Solve, Vector, factorised, newton
 
 FLOW_RESOLUTION = 64
 """A flow is never integrated on a coarser grid than this: its spectrum is cut afterwards, so that

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from neuralsolver.equations import FixedValues, ForcedDarcy, Problem, generator
 from neuralsolver.equations.jacobian import sparse_jacobian
-from neuralsolver.reference.newton import factorised
 from neuralsolver.reference.random_fields import cosine_field, two_phase
 from neuralsolver.reference.random_shapes import random_shape
+from neuralsolver.solvers.sparse_newton import factorised
 
 KEY = 41
 CHUNK = 50

@@ -39,8 +39,8 @@ from torch import Tensor
 from torch.linalg import vecdot
 
 from neuralsolver.errors import InvalidInput
-from neuralsolver.reference.newton import Vector
 from neuralsolver.solvers.loop import State, Stepper
+from neuralsolver.solvers.sparse_newton import Vector
 
 Map = Callable[[Tensor], Tensor]
 Complex = npt.NDArray[np.complex128]

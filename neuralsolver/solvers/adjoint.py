@@ -20,10 +20,10 @@ from torch import Tensor
 from neuralsolver.equations import Problem
 from neuralsolver.equations.jacobian import has_sparse_jacobian, sparse_jacobian
 from neuralsolver.errors import InvalidInput
-from neuralsolver.reference.newton import Vector, factorised
 from neuralsolver.solvers.acceleration import flexible_gmres
 from neuralsolver.solvers.preconditioner import as_operator
 from neuralsolver.solvers.solution import Solution
+from neuralsolver.solvers.sparse_newton import Vector, factorised
 
 if TYPE_CHECKING:
     from neuralsolver.solvers.loop import Solver

@@ -23,10 +23,10 @@ from neuralsolver.equations import Problem
 from neuralsolver.equations.jacobian import linearisation, sparse_jacobian
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.space import Space
-from neuralsolver.reference.newton import factorised
 from neuralsolver.solvers.loop import State
 from neuralsolver.solvers.newton import solve_samples
 from neuralsolver.solvers.sparse_lu import SingularMatrix, SparseLU
+from neuralsolver.solvers.sparse_newton import factorised
 
 Array = npt.NDArray[np.float64]
 Inverse = Callable[[Array], Array]

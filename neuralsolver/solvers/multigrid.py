@@ -1,7 +1,7 @@
 """Multigrid without a network, as the step of a solve: what serves where no corrector does.
 
 Shapes, mirrors, rings, small grids and boxes of three dimensions have no corrector of their own.
-There a linear equation is solved by the V-cycles of `reference.multigrid` under flexible GMRES, a
+There a linear equation is solved by the V-cycles of `geometric_multigrid` under flexible GMRES, a
 nonlinear one by Newton's method. The same cycle is the yardstick of the correctors.
 """
 
@@ -17,10 +17,10 @@ from torch import Tensor
 
 from neuralsolver.equations import Grid, Problem
 from neuralsolver.equations.jacobian import sparse_jacobian
-from neuralsolver.reference.multigrid import Axis, CoarseSolver, Multigrid
-from neuralsolver.reference.newton import factorised
+from neuralsolver.solvers.geometric_multigrid import Axis, CoarseSolver, Multigrid
 from neuralsolver.solvers.loop import Inverse, State
 from neuralsolver.solvers.newton import solve_samples
+from neuralsolver.solvers.sparse_newton import factorised
 
 
 class MultigridStep:

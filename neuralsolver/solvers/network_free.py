@@ -21,13 +21,13 @@ from torch import Tensor, nn
 
 from neuralsolver.equations import Problem
 from neuralsolver.equations.jacobian import sparse_jacobian
-from neuralsolver.reference.newton import Solve as Factor
-from neuralsolver.reference.newton import factorised
 from neuralsolver.solvers.loop import State, Stepper
 from neuralsolver.solvers.multigrid import MultigridStep
 from neuralsolver.solvers.multilevel import START_STEPS, Level, VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.newton import solve_samples
+from neuralsolver.solvers.sparse_newton import Solve as Factor
+from neuralsolver.solvers.sparse_newton import factorised
 from neuralsolver.solvers.stopping import FixedSteps
 from neuralsolver.solvers.trained import TrainedSolver
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from neuralsolver.equations import Problem
 from neuralsolver.equations.jacobian import sparse_jacobian
-from neuralsolver.reference.newton import HALVINGS, Vector, direct
+from neuralsolver.solvers.sparse_newton import HALVINGS, Vector, direct
 
 if TYPE_CHECKING:
     from neuralsolver.solvers.loop import State

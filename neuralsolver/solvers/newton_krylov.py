@@ -35,10 +35,10 @@ from torch import Tensor
 
 from neuralsolver.equations import Problem
 from neuralsolver.equations.jacobian import linearisation, sparse_jacobian
-from neuralsolver.reference.newton import Point, Vector, krylov, newton
 from neuralsolver.solvers.acceleration import Map, least_residual
 from neuralsolver.solvers.loop import Iterations, Observation, drained
 from neuralsolver.solvers.solution import Solution, Status
+from neuralsolver.solvers.sparse_newton import Point, Vector, krylov, newton
 from neuralsolver.solvers.stopping import LEFT_THE_START
 
 MAX_NEWTON = 30

@@ -16,9 +16,9 @@ from torch import Tensor
 from neuralsolver.equations import Problem
 from neuralsolver.equations.base import check_positive
 from neuralsolver.errors import InvalidInput
-from neuralsolver.reference.newton import Vector, direct
 from neuralsolver.solvers.loop import Solve, Solver, State, Stepper
 from neuralsolver.solvers.newton import newton_correction
+from neuralsolver.solvers.sparse_newton import Vector, direct
 from neuralsolver.solvers.stopping import ResidualBelow
 
 

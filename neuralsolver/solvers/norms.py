@@ -21,8 +21,8 @@ from torch import Tensor
 from neuralsolver.equations import Problem
 from neuralsolver.equations.jacobian import has_sparse_jacobian, jacobian_row_sums, sparse_jacobian
 from neuralsolver.equations.units import scaled
-from neuralsolver.reference.newton import factorised
 from neuralsolver.solvers.newton import newton_correction
+from neuralsolver.solvers.sparse_newton import factorised
 
 TINY = torch.finfo(torch.float64).tiny
 JUMPS = 1e-4

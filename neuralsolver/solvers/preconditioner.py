@@ -16,7 +16,7 @@ from torch import Tensor
 
 from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput
-from neuralsolver.reference.newton import Vector
+from neuralsolver.solvers.sparse_newton import Vector
 
 NOT_LINEAR = (
     "a corrector is no linear operator: use neuralsolver.flexible_gmres, or ask for linear=True"

@@ -1,6 +1,6 @@
 """A corrector that reads shapes, under the V-cycles of finer grids.
 
-`reference.multigrid` coarsens a shape by the Galerkin rule: known points are no unknowns on any
+`geometric_multigrid` coarsens a shape by the Galerkin rule: known points are no unknowns on any
 grid, and walls that a coarse grid cannot show stay in its operator A. On the first grid as small as
 the trained one the corrector stands in the place of all coarser grids:
 
@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuralsolver.reference.multigrid import Answer, Array, Places, level
+from neuralsolver.solvers.geometric_multigrid import Answer, Array, Places, level
 from neuralsolver.solvers.neural_solver import NeuralSolver, relative_coefficient
 
 

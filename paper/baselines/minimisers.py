@@ -31,9 +31,9 @@ from neuralsolver.equations import Problem, generator
 from neuralsolver.equations.base import Array, check_positive
 from neuralsolver.equations.jacobian import linearisation
 from neuralsolver.errors import InvalidInput
-from neuralsolver.reference.newton import Vector, factorised
 from neuralsolver.solvers.loop import Solve, Solver, State
 from neuralsolver.solvers.newton_solver import Newton, check_limits, solve_in_float64
+from neuralsolver.solvers.sparse_newton import Vector, factorised
 from neuralsolver.solvers.stopping import ResidualBelow
 
 FIRST_SWEEPS = 30

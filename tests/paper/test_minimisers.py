@@ -203,7 +203,7 @@ def test_no_memory_is_a_status(monkeypatch):
     def full(*_):
         raise MemoryError
 
-    monkeypatch.setattr("neuralsolver.reference.newton.splu", full)
+    monkeypatch.setattr("neuralsolver.solvers.sparse_newton.splu", full)
     assert Newton().solve(nonlinear()).status == (Status.OUT_OF_MEMORY,) * 3
 
 

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from neuralsolver.reference.newton import factorised
+from neuralsolver.solvers.sparse_newton import factorised
 
 Array = npt.NDArray[Any]
 Points = npt.NDArray[np.float64]

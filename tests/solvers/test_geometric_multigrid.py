@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 from scipy.sparse.linalg import cg, spsolve
 
-from neuralsolver.reference.multigrid import Axis, Multigrid
+from neuralsolver.solvers.geometric_multigrid import Axis, Multigrid
 
 
 def second_difference(n, ring=False):
