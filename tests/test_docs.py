@@ -269,6 +269,15 @@ def test_example_of_an_own_backbone(tmp_path):
 
 
 @pytest.mark.slow
+def test_example_of_heat_by_a_corrector(tmp_path):
+    """Every implicit step reaches its tolerance, and the error is that of the time step."""
+    printed = run(["-W", "error", EXAMPLES / "heat_by_a_corrector.py", tmp_path], tmp_path)
+    assert printed.count("TOLERANCE") == 10
+    assert max(int(text) for text in re.findall(r"after (\d+) corrections", printed)) <= 20
+    assert max(float(text) for text in re.findall(r"Euler (\S+)", printed)) < 0.06
+
+
+@pytest.mark.slow
 def test_example_of_the_loop_around_an_exported_network(tmp_path):
     run(["-m", "neuralsolver", "export", "poisson", "--output", "onnx"], tmp_path)
     printed = run(["-W", "error", EXAMPLES / "onnx_loop.py", "onnx"], tmp_path)

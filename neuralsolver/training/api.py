@@ -14,7 +14,7 @@ import torch
 
 import neuralsolver
 from neuralsolver.data import Dataset, read
-from neuralsolver.equations import Equation
+from neuralsolver.equations import Equation, equation_named
 from neuralsolver.equations.contract import check_equation
 from neuralsolver.errors import InvalidInput
 from neuralsolver.progress import Progress
@@ -75,6 +75,7 @@ def train(
         The trained solver.
     """
     check_equation(equation)
+    equation_named(equation.name, equation.constants())  # as a loaded model will ask for it
     size = scale_named(scale) if isinstance(scale, str) else scale
     training = Training(equation, recipe, size, seed, changes=plan, start=start)
     with ExitStack() as shown:

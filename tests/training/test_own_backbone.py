@@ -58,3 +58,9 @@ def test_a_device_that_is_not_there(tmp_path):
         pytest.skip("there is one")
     with pytest.raises(ns.InvalidInput, match="--device"):
         ns.train(ns.Poisson(), scale="tiny", runs=tmp_path, data=tmp_path, device="cuda")
+
+
+def test_an_equation_that_no_loaded_model_could_name_is_refused_before_training(tmp_path):
+    with pytest.raises(ns.InvalidInput, match="advection-diffusion"):
+        ns.train(ns.AdvectionDiffusion(), scale="tiny", batches=1, runs=tmp_path, data=tmp_path)
+    assert not list(tmp_path.iterdir())
