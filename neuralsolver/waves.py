@@ -27,7 +27,8 @@ from neuralsolver.limits import POSITIVE, Float, check_memory
 from neuralsolver.solvers.sparse_lu import SingularMatrix, SparseLU
 from neuralsolver.solvers.wave_operator import Complex, Real, WaveOperator
 from neuralsolver.solvers.wave_solver import WaveSolution, solve_waves
-from neuralsolver.training.wave_weights import load_corrector, shipped_corrector
+from neuralsolver.training.checkpoint import load_corrector
+from neuralsolver.training.library import shipped_wave_corrector
 
 FEWEST_POINTS_EVER = 2.0
 """Fewer points per shortest wavelength carry no wave."""
@@ -139,7 +140,7 @@ class Waves:
 
 def _corrector(network: nn.Module | str | None) -> nn.Module | None:
     if network == "waves":
-        return shipped_corrector()
+        return shipped_wave_corrector()
     return load_corrector(network) if isinstance(network, str) else network
 
 

@@ -34,8 +34,8 @@ from neuralsolver.solvers.sparse_lu import SparseLU
 from neuralsolver.solvers.wave_newton import WaveAnswer, anderson, damped_newton, newton_krylov
 from neuralsolver.solvers.wave_operator import Complex, WaveOperator, norm
 from neuralsolver.solvers.wave_solver import corrected
+from neuralsolver.training.checkpoint import load_corrector
 from neuralsolver.training.library import SHIPPED
-from neuralsolver.training.wave_weights import load_corrector
 from paper.wave_family import WaveFamily
 from paper.wave_rivals import TrainingStarts, continuation, line_search, nested, trust_region
 

@@ -37,8 +37,7 @@ from neuralsolver.solvers.wave_newton import damped_newton, newton_krylov
 from neuralsolver.solvers.wave_operator import Complex, WaveOperator
 from neuralsolver.solvers.wave_solver import corrected, features
 from neuralsolver.training.card import CARD, FORMAT
-from neuralsolver.training.checkpoint import WEIGHTS
-from neuralsolver.training.wave_weights import KIND, load_corrector
+from neuralsolver.training.checkpoint import WAVES, WEIGHTS, load_corrector
 from paper.wave_family import WaveFamily
 
 CORRECTIONS = 4
@@ -279,7 +278,7 @@ def save_corrector(network: WaveCorrector, folder: Path, record: dict[str, Any])
     data = safetensors.torch.save(weights)
     card = {
         "format": FORMAT,
-        "kind": KIND,
+        "kind": WAVES,
         "arguments": network.arguments,
         "sha256": hashlib.sha256(data).hexdigest(),
         **record,

@@ -36,7 +36,7 @@ from neuralsolver.solvers.sparse_lu import SingularMatrix
 from neuralsolver.solvers.wave_newton import WaveAnswer, anderson, damped_newton, newton_krylov
 from neuralsolver.solvers.wave_operator import WaveOperator
 from neuralsolver.solvers.wave_solver import corrected
-from neuralsolver.training.wave_weights import shipped_corrector as wave_corrector
+from neuralsolver.training.library import shipped_wave_corrector
 
 POINTS, POINTS_PER_WAVELENGTH, CONTRAST = 64, 8.0, 0.3
 LARGEST_STRENGTH = 1.5
@@ -104,7 +104,7 @@ def follow_beam(request: WaveRequest) -> bytes:
     problem = WaveOperator(slowness, source, wavenumber, request.strength)
     problem, factor, linear, _ = problem.normalised()
     fields = {"medium": slowness, "linear": np.abs(problem.embed(linear))}
-    network = wave_corrector()
+    network = shipped_wave_corrector()
     if network is None:
         raise InvalidInput("weights", "those of the waves, which are not installed", "none")
 

@@ -114,7 +114,7 @@ def solve_waves(
 
     Args:
         problem: The equation with its medium and source, in any units.
-        network: A corrector (`load_corrector` of `training.wave_weights`). Without one every
+        network: A corrector (`load_corrector` of `training.checkpoint`). Without one every
             method is classical.
         tolerance: Of the relative residual.
         factor: Of the linear equation, if it is known.

@@ -1,45 +1,45 @@
-"""The card of a model and the header of its weights, read with suspicion.
+"""The card of a model: what it says of the networks, how they are rebuilt, and what is believed.
 
-Both come from a file that anybody may have written, so that nothing is built before they are known
-to fit each other: every field of the card has a type and a range, and every whole number that sizes
-a network is at most as large as the weights that are really there. While networks are built, they
-get no more memory than such weights need (`Allowance`); then each of their weights is compared with
-the header by name, shape and type.
+    neural-solver       predictor and corrector
+    denoiser            a network in EDM's units that is told of sensors
+    error-conditioned   Diffusion ENS over a denoiser, which is stored in a folder beside it
+    inversion           a corrector that reads the mismatch of wells
+
+A card comes from a file that anybody may have written. Every field of it has a type and a range,
+and every number that sizes a network is at most as large as the weights that are really there.
+Networks are built on torch's device "meta" first, where they take no memory, and their weights are
+compared with those of the file by name, shape and type.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
-import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
-from torch.overrides import TorchFunctionMode
+from torch import Tensor, nn
 
+from neuralsolver import models
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.files import read_regular
-from neuralsolver.limits import RESOLUTION, Choice, Float, Int, Limit
+from neuralsolver.inversion.corrector import Corrector
+from neuralsolver.limits import RESOLUTION, Choice, Float, Int
+from neuralsolver.samplers.conditions import Sizes
+from neuralsolver.samplers.denoiser import Denoiser
+from neuralsolver.samplers.diffusion_ens import ErrorConditionedDenoiser
 from neuralsolver.solvers.error_signals import ERROR_SIGNALS
-from neuralsolver.solvers.neural_solver import READABLE
+from neuralsolver.solvers.neural_solver import READABLE, NeuralSolver
 
 FORMAT = 1
 CARD = "card.json"
 LARGEST_CARD = 2**22
-LARGEST_HEADER = 2**24
 SMALL = 64
 """No whole number up to this makes a network large."""
-
-SOLVER_FIELDS: dict[str, Limit] = {
-    "step_size": Float(-1e6, 1e6),
-    "error": Choice(ERROR_SIGNALS),
-    "smoothing": Int(0, 1000),
-}
 NETWORKS = {
     "neural-solver": ("predictor", "corrector"),
     "denoiser": ("network",),
@@ -47,13 +47,70 @@ NETWORKS = {
     "inversion": ("network",),
 }
 """The networks of every kind of model."""
-BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1,
-         "BOOL": 1, "C64": 8}  # fmt: skip
-TORCH_NAMES = {
-    "torch.float64": "F64", "torch.float32": "F32", "torch.float16": "F16",
-    "torch.bfloat16": "BF16", "torch.int64": "I64", "torch.int32": "I32", "torch.bool": "BOOL",
-    "torch.complex64": "C64",
-}  # fmt: skip
+
+
+def describe_networks(model: nn.Module) -> tuple[str, dict[str, Any]]:
+    """The kind of a model, and all that determines its networks as plain values."""
+    match model:
+        case NeuralSolver():
+            return "neural-solver", {
+                "step_size": model.step_size,
+                "error": model.error,
+                "predictor_reads": list(model.predictor_reads),
+                "corrector_reads": list(model.corrector_reads),
+                "smoothing": model.smoothing,
+                "clock_steps": model.clock_steps,
+                "predictor": _described(model.predictor),
+                "corrector": _described(model.corrector),
+            }
+        case Denoiser():
+            return "denoiser", {
+                "network": _described(model.network),
+                "sizes": asdict(model.sizes),
+            }
+        case ErrorConditionedDenoiser():
+            network = _described(model.network)
+            return "error-conditioned", {"network": network, "base": model.base_name}
+        case Corrector():
+            arguments = {"widths": list(model.widths), "signal": model.signal}
+            return "inversion", {"network": {"model": "well-corrector", "arguments": arguments}}
+    raise InvalidInput("model", f"one of {', '.join(NETWORKS)}", type(model).__name__)
+
+
+def _described(network: nn.Module | None) -> dict[str, Any] | None:
+    if network is None:
+        return None
+    return {"model": models.name_of(network), "arguments": network.arguments}
+
+
+def rebuild_networks(kind: str, settings: Mapping[str, Any], folder: Path) -> nn.Module:
+    """The model that a card describes; its initial weights are to be overwritten."""
+    named = NETWORKS[kind]
+    if kind == "inversion":
+        return Corrector(**settings["network"]["arguments"])
+    with torch.random.fork_rng():
+        built = [
+            None if row is None else models.build(row["model"], **row["arguments"])
+            for row in (settings[name] for name in named)
+        ]
+    rest = {name: value for name, value in settings.items() if name not in named}
+    if kind == "neural-solver":
+        return NeuralSolver(*built, **rest)
+    (network,) = built
+    assert network is not None
+    if kind == "denoiser":
+        first, second = (tuple(law) for law in rest["sizes"]["law"])
+        return Denoiser(network, Sizes(tuple(rest["sizes"]["prior"]), (first, second)))
+    from neuralsolver.training.checkpoint import load_model
+
+    base = load_model(folder.parent / rest["base"])[0]
+    return ErrorConditionedDenoiser(base, network, rest["base"])
+
+
+def stored_part(model: Any) -> nn.Module:
+    """The part of a model whose weights are stored with it."""
+    part: nn.Module = model.network if isinstance(model, ErrorConditionedDenoiser) else model
+    return part
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -97,25 +154,23 @@ def _check_fields(card: Mapping[str, Any]) -> None:
             described = _mapping(network, solver[network])
             Choice().read(f"{network} model", described["model"])
             _mapping(f"{network} arguments", described["arguments"])
-    CHECKS[kind](solver)
-
-
-def _check_denoiser(denoiser: Mapping[str, Any]) -> None:
-    sizes = _mapping("sizes", denoiser["sizes"])
-    (first, second), (one, other) = sizes["law"], sizes["prior"]
-    for value in (*first, *second, one, other):
-        Float(-1e6, 1e6).read("sizes", value)
-
-
-def _check_base(denoiser: Mapping[str, Any]) -> None:
-    name = Choice().read("base", denoiser["base"])
-    if Path(name).name != name or name in ("", ".", ".."):
-        raise InvalidInput("base", "the name of a folder beside this one", name[:60])
+    if kind == "neural-solver":
+        _check_solver(solver)
+    elif kind == "denoiser":
+        sizes = _mapping("sizes", solver["sizes"])
+        (first, second), (one, other) = sizes["law"], sizes["prior"]
+        for value in (*first, *second, one, other):
+            Float(-1e6, 1e6).read("sizes", value)
+    elif kind == "error-conditioned":
+        name = Choice().read("base", solver["base"])
+        if Path(name).name != name or name in ("", ".", ".."):
+            raise InvalidInput("base", "the name of a folder beside this one", name[:60])
 
 
 def _check_solver(solver: Mapping[str, Any]) -> None:
-    for name, limit in SOLVER_FIELDS.items():
-        limit.read(name, solver[name])
+    Float(-1e6, 1e6).read("step_size", solver["step_size"])
+    Choice(ERROR_SIGNALS).read("error", solver["error"])
+    Int(0, 1000).read("smoothing", solver["smoothing"])
     if solver.get("clock_steps") is not None:
         Int(1, 10**6).read("clock_steps", solver["clock_steps"])
     for reads in ("predictor_reads", "corrector_reads"):
@@ -125,60 +180,26 @@ def _check_solver(solver: Mapping[str, Any]) -> None:
             Choice(READABLE).read(reads, name)
 
 
-CHECKS: dict[str, Callable[[Mapping[str, Any]], None]] = {
-    "neural-solver": _check_solver,
-    "denoiser": _check_denoiser,
-    "error-conditioned": _check_base,
-    "inversion": lambda network: None,
-}
-
-
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise InvalidInput(name, "names and values", str(value)[:60])
     return value
 
 
-Header = dict[str, tuple[str, tuple[int, ...]]]
-"""Of each weight its type and its shape."""
+def check_sizes(
+    field: str, arguments: Mapping[str, Mapping[str, Any]], weights: Mapping[str, Tensor]
+) -> None:
+    """Raise FileDamaged when a number on the card could make more than the weights there are.
 
-
-def read_header(path: Path) -> Header:
-    """The header of a safetensors file, checked against the size of the file."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        raise FileDamaged(str(path), "the weights of the card beside it", "no file") from None
-    if not stat.S_ISREG(found.st_mode):
-        raise FileDamaged(str(path), "a regular file", "a folder, a pipe or a device")
-    try:
-        with open(path, "rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if length > min(LARGEST_HEADER, found.st_size):
-                raise ValueError(f"a header of {length} bytes")
-            described = json.loads(file.read(length))
-        described.pop("__metadata__", None)
-        header = {name: _entry(entry) for name, entry in described.items()}
-        used = sum(BYTES[kind] * math.prod(shape) for kind, shape in header.values())
-        if used != found.st_size - 8 - length:
-            raise ValueError(f"{found.st_size} bytes")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise FileDamaged(str(path), "a whole safetensors file", str(error)[:100]) from None
-    return header
-
-
-def _entry(entry: Any) -> tuple[str, tuple[int, ...]]:
-    shape = tuple(Int(1).read("shape", size) for size in entry["shape"])
-    return Choice(tuple(BYTES)).read("dtype", entry["dtype"]), shape
-
-
-def check_sizes(field: str, card: Mapping[str, Any], header: Header) -> None:
-    """Raise FileDamaged when a number on the card could make more than the weights there are."""
-    largest = max((size for _, shape in header.values() for size in shape), default=0)
-    most = max(SMALL, largest, len(header))
-    for network in NETWORKS[card.get("kind", "neural-solver")]:
-        described = card["solver"][network] or {}
-        for name, value in described.get("arguments", {}).items():
+    Args:
+        field: The folder, for the message.
+        arguments: Of each network the arguments of its constructor.
+        weights: What the file has.
+    """
+    largest = max((size for tensor in weights.values() for size in tensor.shape), default=0)
+    most = max(SMALL, largest, len(weights))
+    for network, given in arguments.items():
+        for name, value in given.items():
             values = value if isinstance(value, list) else [value]
             for number in values:
                 if isinstance(number, (int, float)) and not -1 <= number <= most:
@@ -188,49 +209,21 @@ def check_sizes(field: str, card: Mapping[str, Any], header: Header) -> None:
                 raise FileDamaged(field, f"a plain value for {network} {name}", str(value)[:60])
 
 
-class Allowance(TorchFunctionMode):
-    """As long as it lasts, tensors of at most this many bytes in all can be made."""
-
-    def __init__(self, bytes_left: int) -> None:
-        super().__init__()
-        self.bytes_left = bytes_left
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if function in FACTORIES:
-            sizes = args[0] if args and isinstance(args[0], (tuple, list)) else args
-            self.bytes_left -= 4 * math.prod(size for size in sizes if isinstance(size, int))
-            if self.bytes_left < 0:
-                raise InvalidInput("card", "networks as small as their weights", "larger ones")
-        return function(*args, **(kwargs or {}))
-
-
-FACTORIES = (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.full)
-
-
-def allowance(header: Header) -> Allowance:
-    """Enough for networks of these weights and what they keep beside them."""
-    used = sum(BYTES[kind] * math.prod(shape) for kind, shape in header.values())
-    return Allowance(4 * used + 2**26)
-
-
-def check_weights(field: str, networks: nn.Module, header: Header) -> None:
-    """Raise FileDamaged unless the networks have exactly the weights of the header, which may be
-    stored in half precision."""
-    header = {n: ("F32" if kind == "F16" else kind, shape) for n, (kind, shape) in header.items()}
-    expected = {
-        name: (TORCH_NAMES.get(str(tensor.dtype), str(tensor.dtype)), tuple(tensor.shape))
-        for name, tensor in networks.state_dict().items()
-    }
-    if expected != header:
-        differing = sorted(
-            name for name in {*expected, *header} if expected.get(name) != header.get(name)
-        )
-        names = ", ".join(differing[:3])
-        raise FileDamaged(
-            field, "a card and weights that fit each other", f"differences in {names}"
-        )
+def check_weights(field: str, networks: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Raise FileDamaged unless the networks have exactly these weights, which may be stored in
+    half precision."""
+    own = networks.state_dict()
+    differing = sorted(
+        name
+        for name in {*own, *weights}
+        if name not in own
+        or name not in weights
+        or own[name].shape != weights[name].shape
+        or weights[name].dtype not in (own[name].dtype, torch.float16)
+    )
+    if differing:
+        got = f"differences in {', '.join(differing[:3])}"
+        raise FileDamaged(field, "a card and weights that fit each other", got)
 
 
 def machine() -> str:

@@ -9,6 +9,7 @@ recipe is contractive), or a recipe that a single model has.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 from pathlib import Path
@@ -18,10 +19,11 @@ from neuralsolver.equations import Equation, NavierStokes, Problem, equation_nam
 from neuralsolver.equations.registry import describe
 from neuralsolver.errors import InvalidInput
 from neuralsolver.files import write_whole
+from neuralsolver.models.wave_corrector import WaveCorrector
 from neuralsolver.samplers.samples import Sampler
 from neuralsolver.solvers import TrainedSolver
 from neuralsolver.solvers.neural_solver import NeuralSolver
-from neuralsolver.training.checkpoint import CARD, WEIGHTS, load_model, read_card
+from neuralsolver.training.checkpoint import CARD, WEIGHTS, load_corrector, load_model, read_card
 
 SHIPPED = Path(__file__).parents[1] / "weights"
 DEFAULT_RECIPE = "contractive"
@@ -181,3 +183,9 @@ def load_sampler(equation: str, method: str, steps: int | None = None) -> Sample
 
 def _denoiser(name: str) -> Any:
     return load_model(locate_denoiser(name))[0]
+
+
+@functools.cache
+def shipped_wave_corrector() -> WaveCorrector | None:
+    """The network of waves that comes with the package, or None in a checkout without it."""
+    return load_corrector(SHIPPED / "waves") if (SHIPPED / "waves" / CARD).is_file() else None

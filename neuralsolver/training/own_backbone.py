@@ -47,7 +47,9 @@ def register_backbone(name: str, make: Make) -> list[str]:
         """The user's network."""
 
         def __init__(self, in_channels: int, out_channels: int, zero_output: bool = False) -> None:
-            super().__init__(make(in_channels, out_channels), zero_output)
+            with torch.device("cpu"):  # a user's network need not know torch's device "meta"
+                inner = make(in_channels, out_channels)
+            super().__init__(inner, zero_output)
 
     MODELS[name] = Own
     recipes = [f"{recipe}-{name}" for recipe in ("contractive", "paper", "operator")]

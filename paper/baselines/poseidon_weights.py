@@ -19,9 +19,9 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from neuralsolver.errors import FileDamaged, InvalidInput
-from neuralsolver.training.card import Header, read_header
 from paper.baselines.poseidon import Poseidon
 from paper.baselines.scot import ScOT
+from paper.budgets import tensor_shapes
 
 IMAGE_SIZE, WINDOW = 128, 16
 CHANNELS = {
@@ -70,23 +70,22 @@ def our_name(name: str, levels: int) -> str:
     return name
 
 
-def published_header(file: Path) -> Header:
-    """Type and shape of every tensor of a file, under our names."""
+def published_shapes(file: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor of a file, under our names."""
     if not file.is_file():
         raise InvalidInput("--start", "a safetensors file of published weights", str(file))
-    found = read_header(file)
+    found = tensor_shapes(file)
     stages = [re.match(r"encoder\.layers\.(\d+)\.", name) for name in found]
     levels = 1 + max((int(stage[1]) for stage in stages if stage), default=-1)
     if not levels:
         expected = "weights of POSEIDON: encoder.layers.0… and so on"
         raise FileDamaged(str(file), expected, ", ".join(list(found)[:2]) or "nothing")
-    return {our_name(name, levels): entry for name, entry in found.items()}
+    return {our_name(name, levels): shape for name, shape in found.items()}
 
 
 def published_sizes(file: Path) -> dict[str, Any]:
     """The arguments of `Poseidon` that the tensors of a file show."""
-    header = published_header(file)
-    shapes = {name: shape for name, (_, shape) in header.items()}
+    shapes = published_shapes(file)
     try:
         width, _, patch, _ = shapes["lifting.weight"]
         inner = shapes["encoder.0.0.up.weight"][0]
@@ -119,19 +118,19 @@ def check_published(file: Path, network: nn.Module) -> list[str]:
 
     `network` may be on torch's device "meta": nothing of it is read but names and shapes.
     """
-    header = published_header(file)
+    shapes = published_shapes(file)
     wanted = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
     new = []
     for part, names in CHANNELS.items():
-        first = header.get(names[0])
-        if first is not None and _other_channels(first[1], wanted[names[0]]):
+        first = shapes.get(names[0])
+        if first is not None and _other_channels(first, wanted[names[0]]):
             new.append(part)
             wanted = {name: shape for name, shape in wanted.items() if name not in names}
     for name, shape in wanted.items():
-        got = header.get(name)
-        if got is None or got[1] != shape:
+        got = shapes.get(name)
+        if got != shape:
             expected = f"{name} of shape {shape} (our name)"
-            raise FileDamaged(str(file), expected, "no such tensor" if got is None else str(got[1]))
+            raise FileDamaged(str(file), expected, "no such tensor" if got is None else str(got))
     return new
 
 

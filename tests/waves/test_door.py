@@ -19,8 +19,8 @@ from neuralsolver.cli import run
 from neuralsolver.data.wave_media import random_medium
 from neuralsolver.models.wave_corrector import WaveCorrector
 from neuralsolver.solvers import wave_solver
-from neuralsolver.training.library import shipped, shipped_denoisers
-from neuralsolver.training.wave_weights import load_corrector, shipped_corrector
+from neuralsolver.training.checkpoint import load_corrector
+from neuralsolver.training.library import shipped, shipped_denoisers, shipped_wave_corrector
 from neuralsolver.waves import Waves
 from paper.wave_training import save_corrector, train, write_shard
 
@@ -177,7 +177,7 @@ def test_corrector_folder(tmp_path: Path) -> None:
 def test_the_shipped_network_is_no_solver_of_the_paper() -> None:
     assert "waves" not in shipped()
     assert "waves" not in shipped_denoisers()
-    network = shipped_corrector()
+    network = shipped_wave_corrector()
     if network is None:
         pytest.skip("a checkout without the weights of waves")
     hard = Waves(random_medium(np.random.default_rng(3), 64, "smooth", 0.2), 2 * np.pi * 63 / 8)
