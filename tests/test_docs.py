@@ -185,6 +185,9 @@ def test_the_site_builds_without_a_warning(tmp_path):
     reference = "".join(page.read_text() for page in (tmp_path / "api").rglob("*.html"))
     headings = set(re.findall(r'<h\d id="neuralsolver\.(?:[\w.]+\.)?(\w+)"', reference))
     assert set(ns.__all__) <= headings
+    waves = (tmp_path / "waves" / "index.html").read_text()
+    assert "<msup><mi>k</mi><mn>2</mn></msup>" in waves  # formulas need no script to be drawn
+    assert "$$" not in waves
     # doctests are code, not quotations
     assert "<blockquote>" not in reference
     commands = (tmp_path / "commands" / "index.html").read_text()

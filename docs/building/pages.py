@@ -2,6 +2,7 @@
 
 - A link `../X` of a page leads to the file X of the repository; the site has it as X.
 - A page of docs/ that the navigation does not name is added to the guides.
+- A formula between `$$` becomes MathML, which browsers draw by themselves.
 - The line `::: ens` becomes the help of every command.
 - The line `::: further names` becomes the public names that no other page of the reference has.
 """
@@ -12,6 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -19,6 +21,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 AT_ROOT = ("CONTRIBUTING.md", "CHANGELOG.md")
 RESULTS = ("results/desk/README.md", "results/desk/tables/*.md", "results/desk/figures/*")
+FORMULA = re.compile(r"^\$\$\n(.+?)\n\$\$$", re.MULTILINE | re.DOTALL)
 OUTWARD = re.compile(r"\]\((?:\.\./)+((?!\.\.)[^)]+)\)")
 
 
@@ -53,6 +56,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, **details: Any) -> str:
     """Fill in what is made from the code, and lead links to where the site has their targets."""
     uri = page.file.src_uri
+    markdown = FORMULA.sub(lambda found: f"<p>{convert(found[1], display='block')}</p>", markdown)
     if uri == "commands.md":
         markdown = markdown.replace("::: ens\n", _help())
     if uri == "api/further.md":
