@@ -29,7 +29,7 @@ from benchmarks.methods import (
     network_removed,
     neural,
 )
-from neuralsolver.equations import EQUATIONS, DarcyBox, ForcedDarcy, Problem
+from neuralsolver.equations import EQUATIONS, Darcy, Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.limits import Int
 from neuralsolver.solvers.network_free import FEW_POINTS
@@ -84,13 +84,15 @@ def _box(name: str) -> Draw:
     def draw(size: int, seed: int, number: int) -> Instance:
         key = 100 * number
         while True:  # a quarter of the media are uniform
-            fields = Problem.random(DarcyBox(), size, seed=seed, key=key).inputs
+            fields = Problem.random(
+                Darcy(source="field", dimension=3), size, seed=seed, key=key
+            ).inputs
             if float(fields[0, 0].std()) > 0:
                 break
             key += 1
         if name == "poisson box":
             fields[:, 0] = 1.0
-        problem = Problem(ForcedDarcy(), fields, lengths=(1, 1, 1))
+        problem = Problem(Darcy(source="field"), fields, lengths=(1, 1, 1))
         return Instance(name, size, problem, judged_by="residual")
 
     return draw

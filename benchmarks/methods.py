@@ -109,7 +109,9 @@ PYAMG = (
 def _sine_square(one: Instance, _: None, tolerance: float) -> tuple[Tensor, int]:
     equation = one.problem.equation
     assert isinstance(equation, Darcy)
-    found = solve_darcy(one.problem.inputs[:, 0].numpy(), equation.source, tolerance=tolerance)
+    found = solve_darcy(
+        one.problem.inputs[:, 0].numpy(), equation.constant_source, tolerance=tolerance
+    )
     return torch.from_numpy(found.u)[:, None], int(found.iterations[0])
 
 

@@ -12,7 +12,7 @@ permeability = np.full((40, 40, 40), 10.0)
 permeability[18:22, :, :30] = 0.1
 source = np.zeros_like(permeability)
 source[30, 8, 8] = 40.0**3
-problem = ns.Problem(ns.ForcedDarcy(), np.stack([permeability, source]), lengths=(1, 1, 1))
+problem = ns.Problem(ns.Darcy(source="field"), np.stack([permeability, source]), lengths=(1, 1, 1))
 solution = ns.load("darcy-box").solve(problem, tolerance=1e-8)
 print(solution.summary())
 solution.plot("box.png")

@@ -20,8 +20,6 @@ _HOME = {
     "Equation": "equations",
     "AdvectionDiffusion": "equations.advection_diffusion",
     "Darcy": "equations",
-    "DarcyBox": "equations",
-    "ForcedDarcy": "equations",
     "Helmholtz": "equations",
     "NavierStokes": "equations",
     "Observed": "equations",
@@ -84,7 +82,6 @@ _HOME = {
 __all__ = [
     "AdvectionDiffusion",
     "Darcy",
-    "DarcyBox",
     "Dataset",
     "DatasetSpec",
     "Equation",
@@ -92,7 +89,6 @@ __all__ = [
     "FileDamaged",
     "FixedSteps",
     "FixedValues",
-    "ForcedDarcy",
     "Grid",
     "Helmholtz",
     "InvalidInput",
@@ -147,10 +143,8 @@ if TYPE_CHECKING:
     from neuralsolver.data.instances import random_problem
     from neuralsolver.equations import (
         Darcy,
-        DarcyBox,
         Equation,
         FixedValues,
-        ForcedDarcy,
         Grid,
         Helmholtz,
         NavierStokes,

@@ -62,14 +62,17 @@ class Int:
 
 @dataclass(frozen=True)
 class Float:
-    """A finite number from `least` to `most`, or greater than `above`."""
+    """A finite number from `least` to `most` and greater than `above`, or one of some words."""
 
     least: float = -math.inf
     most: float = math.inf
     above: float = -math.inf
+    words: tuple[str, ...] = ()
 
-    def read(self, name: str, value: Any) -> float:
-        """The number as a float."""
+    def read(self, name: str, value: Any) -> Any:
+        """The number as a float, or the word."""
+        if isinstance(value, str) and value in self.words:
+            return value
         number = _number(value)
         inside = number is not None and self.least <= number <= self.most and number > self.above
         # a whole number of 400 digits is below infinity too
@@ -88,6 +91,7 @@ class Float:
         if self.most < math.inf:
             parts.append(f"at most {self.most:g}")
         kind = "a positive finite number" if self.above == 0 else "a finite number"
+        kind = " or ".join([kind, *self.words])
         return f"{kind}{', ' if parts else ''}{' and '.join(parts)}"
 
     def describe(self) -> dict[str, Any]:

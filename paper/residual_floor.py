@@ -25,12 +25,13 @@ from torch import Tensor
 from neuralsolver.data.reference_solution import solve_reference, truncate_spectrum
 from neuralsolver.equations import NavierStokes, Problem, equation_named, generator
 from neuralsolver.equations.base import Array
-from neuralsolver.equations.navier_stokes import DEALIASING, TIME_ORDERS
 from neuralsolver.training.card import machine
 
 Row = dict[str, Any]
 
 EQUATIONS = ("navier-stokes", "kolmogorov")
+TIME_ORDERS = (2, 4)
+DEALIASING = ("none", "3/2", "2/3")
 CASES = ((32, 64), (64, 64), (64, 128), (128, 128))
 """Points of the residual, and of the integration."""
 

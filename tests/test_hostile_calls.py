@@ -27,7 +27,6 @@ from hypothesis import strategies as st
 from neuralsolver.cli import run
 from neuralsolver.data import DatasetSpec, generate
 from neuralsolver.equations import EQUATIONS, NavierStokes, Poisson
-from neuralsolver.equations.registry import CONSTANTS
 from neuralsolver.limits import RESOLUTION, SEED, Choice, Float, Int
 from neuralsolver.training import Card, save_model
 from neuralsolver.training.library import SHIPPED
@@ -81,7 +80,7 @@ def constants(draw):
     """Some --set options, of the right names and the wrong values or the other way round."""
     if draw(st.booleans()):
         return []
-    limits = draw(st.sampled_from([*CONSTANTS.values()]))
+    limits = draw(st.sampled_from([equation.limits() for equation in EQUATIONS.values()]))
     chosen = draw(st.lists(st.sampled_from(sorted(limits)), max_size=2))
     pairs = [f"{name}={draw(beyond(limits[name]))}" for name in chosen]
     return [part for pair in (*pairs, *draw(st.sampled_from([[], ["x"], ["=3"], ["a="]])))

@@ -63,8 +63,7 @@ WALLS = st.one_of(
 CONSTANTS = {
     ns.Poisson: ("scale", "source_amplitude"),
     ns.Helmholtz: ("wavenumber", "nonlinearity", "source_amplitude"),
-    ns.Darcy: ("source", "low", "high", "stencil", "medium"),
-    ns.ForcedDarcy: ("source", "stencil"),
+    ns.Darcy: ("source", "low", "high", "stencil", "medium", "dimension"),
 }
 
 
@@ -173,7 +172,7 @@ def test_a_batch_is_asked_for():
     assert (box.batch, box.grid.dimension) == (1, 3)
     assert "16x16x16, 1 sample:" in ns.solve(box).summary()
     with pytest.raises(InvalidInput, match="batch"):
-        ns.Problem(ns.ForcedDarcy(), cube[:2], batch=True)
+        ns.Problem(ns.Darcy(source="field"), cube[:2], batch=True)
 
 
 def test_one_word_or_number_stands_for_all_axes():

@@ -17,8 +17,7 @@ from neuralsolver.cli.options import limits_of
 from neuralsolver.data.dataset import LIMITS as SPEC_LIMITS
 from neuralsolver.data.dataset import DatasetSpec
 from neuralsolver.equations import EQUATIONS, equation_named
-from neuralsolver.equations.registry import CONSTANTS, describe
-from neuralsolver.equations.registry import limits as constant_limits
+from neuralsolver.equations.registry import describe
 from neuralsolver.errors import InvalidInput
 from neuralsolver.limits import Bool, Choice, Float, Int
 from neuralsolver.training.plan import LIMITS as PLAN_LIMITS
@@ -93,11 +92,11 @@ def test_every_field_of_a_plan_and_of_a_dataset_has_a_range():
 def test_every_constant_has_a_range_and_its_default_is_in_it():
     for equation in EQUATIONS.values():
         names = {field.name for field in dataclasses.fields(equation)}
-        if type(equation) in CONSTANTS:
-            assert set(CONSTANTS[type(equation)]) == names
-        for name, limit in constant_limits(equation).items():
+        if type(equation).__module__.startswith("neuralsolver."):
+            assert all("limit" in field.metadata for field in dataclasses.fields(equation))
+        for name, limit in equation.limits().items():
             assert limit.read(name, getattr(equation, name)) == getattr(equation, name)
-        assert set(describe(equation)["constants"]) == names
+        assert set(describe(equation)["constants"]) == names - {"dimension"}
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,7 @@ from neuralsolver import reference
 from neuralsolver.data.dataset import canonical
 from neuralsolver.equations import (
     Darcy,
-    DarcyBox,
     Equation,
-    ForcedDarcy,
     Helmholtz,
     NavierStokes,
     Poisson,
@@ -92,26 +90,20 @@ def _helmholtz(equation: Helmholtz, drawn: Array) -> ReferenceSolution:
 
 @solve_reference.register
 def _darcy(equation: Darcy, drawn: Array) -> ReferenceSolution:
+    forced = len(equation.input_names) == 2
+    source = drawn[:, 1] if forced else equation.constant_source
+    if equation.dimension == 3:
+        return _all_solved(drawn, reference.solve_darcy_box(drawn[:, 0], source))
+    if forced:
+        return _all_solved(drawn, reference.solve_darcy(drawn[:, 0], source, tolerance=1e-11).u)
     # near the round-off of the residual, which grows with n² and the contrast
     contrasts = drawn.max((1, 2, 3)) / drawn.min((1, 2, 3))
     tolerances = np.clip(2.5e-17 * contrasts * drawn.shape[-1] ** 2, 1e-12, 1e-9)
     found = [
-        reference.solve_darcy(a, equation.source, tolerance=float(tolerance)).u
+        reference.solve_darcy(a, source, tolerance=float(tolerance)).u
         for a, tolerance in zip(drawn, tolerances, strict=True)
     ]
     return _all_solved(drawn, np.concatenate(found))
-
-
-@solve_reference.register
-def _forced_darcy(equation: ForcedDarcy, drawn: Array) -> ReferenceSolution:
-    source = equation.source * drawn[:, 1]
-    return _all_solved(drawn, reference.solve_darcy(drawn[:, 0], source, tolerance=1e-11).u)
-
-
-@solve_reference.register
-def _darcy_box(equation: DarcyBox, drawn: Array) -> ReferenceSolution:
-    source = equation.source * drawn[:, 1]
-    return _all_solved(drawn, reference.solve_darcy_box(drawn[:, 0], source))
 
 
 @solve_reference.register

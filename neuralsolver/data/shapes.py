@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuralsolver.equations import FixedValues, ForcedDarcy, Problem, generator
+from neuralsolver.equations import Darcy, FixedValues, Problem, generator
 from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.reference.random_fields import cosine_field, two_phase
 from neuralsolver.reference.random_shapes import random_shape
@@ -36,7 +36,7 @@ class ShapedExamples:
     True
     """
 
-    equation = ForcedDarcy()
+    equation = Darcy(source="field")
 
     def __init__(self, count: int, resolution: int, seed: int = 0) -> None:
         drawn = [_draw(generator(seed, KEY, i), resolution) for i in range(count)]

@@ -1,8 +1,7 @@
 """What is to be solved. Torch; knows no scheme for solving it and no network."""
 
 from neuralsolver.equations.base import Equation, generator
-from neuralsolver.equations.boxes import DarcyBox
-from neuralsolver.equations.darcy import Darcy, ForcedDarcy
+from neuralsolver.equations.darcy import Darcy
 from neuralsolver.equations.fixed_values import FixedValues
 from neuralsolver.equations.helmholtz import Helmholtz
 from neuralsolver.equations.navier_stokes import NavierStokes
@@ -15,10 +14,8 @@ from neuralsolver.fields.grid import Grid
 __all__ = [
     "EQUATIONS",
     "Darcy",
-    "DarcyBox",
     "Equation",
     "FixedValues",
-    "ForcedDarcy",
     "Grid",
     "Helmholtz",
     "NavierStokes",

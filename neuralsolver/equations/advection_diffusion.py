@@ -9,7 +9,6 @@ with v leaves.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -17,11 +16,12 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from neuralsolver.equations.base import Array, Equation, check_finite
+from neuralsolver.equations.base import Array, Equation, check_constant, constant
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.grid import Grid
 from neuralsolver.fields.space import Space
 from neuralsolver.fields.stencils import central_difference, flux_divergence
+from neuralsolver.limits import FINITE, Float
 from neuralsolver.reference.random_fields import cosine_field
 
 
@@ -42,17 +42,16 @@ class AdvectionDiffusion(Equation):
     input_names: ClassVar[tuple[str, ...]] = ("diffusivity", "source")
 
     velocity: tuple[float, ...] = ()
-    reaction: float = 0.0
+    reaction: float = constant(0.0, Float(0.0))
 
     def __post_init__(self) -> None:
         velocity = self.velocity
         if not isinstance(velocity, Sequence) or isinstance(velocity, str):
             raise InvalidInput("velocity", "one number per axis", velocity)
         for part in velocity:
-            check_finite("velocity", part)
+            check_constant("velocity", part, FINITE)
         object.__setattr__(self, "velocity", tuple(float(part) for part in velocity))
-        if not (math.isfinite(self.reaction) and self.reaction >= 0):
-            raise InvalidInput("reaction", "a finite number, at least 0", self.reaction)
+        super().__post_init__()
 
     @property
     def linear(self) -> bool:

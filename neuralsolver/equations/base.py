@@ -28,7 +28,7 @@ from neuralsolver.equations.units import Units
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.grid import Grid, unit_grid
 from neuralsolver.fields.space import Field, Space
-from neuralsolver.limits import FINITE, POSITIVE
+from neuralsolver.limits import POSITIVE, Choice, Limit, limit_of
 
 Array = npt.NDArray[np.float64]
 
@@ -63,8 +63,22 @@ class Equation(ABC):
     numerics: ClassVar[tuple[str, ...]] = ()
     """Constants that say how the residual is taken: no true solution depends on them."""
     minimum_resolution: ClassVar[int] = 8
-    dimension: ClassVar[int] = 2
-    """The axes of the grid it is stated on: the square, or the cube."""
+
+    def __post_init__(self) -> None:
+        """Raise InvalidInput for a constant that is not in the range it declares."""
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            if "limit" in field.metadata:
+                check_constant(field.name, getattr(self, field.name), field.metadata["limit"])
+
+    def limits(self) -> dict[str, Limit]:
+        """The type and range of each constant: as declared, or any value of its type."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        return {f.name: f.metadata.get("limit", limit_of(getattr(self, f.name))) for f in fields}
+
+    @property
+    def dimension(self) -> int:
+        """The axes of the grid it is stated on: the square, or the cube."""
+        return 2
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -268,24 +282,26 @@ def plain(value: Any) -> Any:
     return value.detach().item() if isinstance(value, Tensor) else value
 
 
-def check_positive(name: str, value: float) -> None:
-    """Raise InvalidInput unless a physical constant is positive and finite."""
-    POSITIVE.read(name, _one_number(name, value))
+def constant(default: Any, limit: Limit) -> Any:
+    """The dataclass field of a physical constant: its default value, and its type and range."""
+    return dataclasses.field(default=default, metadata={"limit": limit})
 
 
-def check_finite(name: str, value: float) -> None:
-    """Raise InvalidInput unless a physical constant is finite."""
-    FINITE.read(name, _one_number(name, value))
-
-
-def _one_number(name: str, value: Any) -> Any:
-    """A number, or a tensor that is one."""
+def check_constant(name: str, value: Any, limit: Limit) -> None:
+    """Raise InvalidInput unless a constant, a number or a tensor that is one, is in its range."""
     number = isinstance(value, int | float | np.integer | np.floating)
     one = isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex()
-    if not (number or one):
+    words = getattr(limit, "words", ())
+    word = isinstance(value, str) and (isinstance(limit, Choice) or value in words)
+    if not (number or one or word):
         shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor | np.ndarray) else ""
         raise InvalidInput(name, "one real number", type(value).__name__ + shape)
-    return plain(value)
+    limit.read(name, plain(value))
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise InvalidInput unless a number is positive and finite."""
+    check_constant(name, value, POSITIVE)
 
 
 def generator(seed: int, *key: int) -> np.random.Generator:

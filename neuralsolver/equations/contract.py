@@ -79,7 +79,7 @@ def _wrong(equation: Equation, n: int, seed: int) -> Iterator[str]:
 def _sampled(equation: Equation, n: int, seed: int) -> tuple[Problem | None, str]:
     """Two random problems, or what is wrong with the samples."""
     drawn = [np.asarray(equation.sample(generator(seed, i), n)) for i in (0, 1, 0)]
-    expected = (len(equation.input_names), n, n)
+    expected = (len(equation.input_names), *equation.dimension * (n,))
     if drawn[0].shape != expected:
         return None, f"sample has the shape {drawn[0].shape} instead of {expected}"
     if not all(np.isfinite(field).all() for field in drawn):
@@ -142,7 +142,7 @@ def _wrong_jacobian(problem: Problem, u: Tensor, v: Tensor, index: int) -> Itera
     equation, which = problem.equation, _of(problem, index)
     direction = torch.zeros_like(u)
     centre = u.shape[-1] // 2
-    direction[:, index, ..., centre, centre] = 1.0
+    direction[(slice(None), index, ..., *equation.dimension * (centre,))] = 1.0
     here = _along(problem, u, direction)
     if equation.boundary == "walls":
         yield from (wrong + which for wrong in _wrong_reach(equation, here, centre))
@@ -157,11 +157,11 @@ def _wrong_jacobian(problem: Problem, u: Tensor, v: Tensor, index: int) -> Itera
 
 
 def _wrong_reach(equation: Equation, response: Tensor, centre: int) -> Iterator[str]:
-    rows, columns = torch.nonzero(response.flatten(0, -3).abs().amax(0) > 0, as_tuple=True)
-    if not len(rows):
+    points = torch.nonzero(response.flatten(0, -1 - equation.dimension).abs().amax(0) > 0)
+    if not len(points):
         yield "the residual in the middle does not depend on u there"
         return
-    reach = int(torch.maximum((rows - centre).abs(), (columns - centre).abs()).max())
+    reach = int((points - centre).abs().max())
     if reach > equation.stencil_reach:
         yield f"stencil_reach is {equation.stencil_reach}, but the residual looks {reach} away"
 

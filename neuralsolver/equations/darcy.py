@@ -1,6 +1,8 @@
-"""Darcy flow through a two-phase medium, or another.
+"""Darcy flow through a two-phase medium, or another, in the square or in the cube.
 
-    −∇·(a∇u) = f  in Ω = (0, 1)²,   u = 0 on ∂Ω,   a ∈ {a₋, a₊},   f constant     (Sec. C.1.3)
+    −∇·(a∇u) = f  in Ω = (0, 1)ᵈ,   u = 0 on ∂Ω,   a ∈ {a₋, a₊}                   (Sec. C.1.3)
+
+f is a constant, as in the paper, or a field: the second input.
 
     medium        the permeabilities that are drawn
     two-phase     a ∈ {a₋, a₊}, the paper's
@@ -9,6 +11,9 @@
     varied        half of them two-phase as given, a quarter two-phase with contrasts 1 to 1,000,
                   a quarter log-normal with σ up to 1.75: what a solver learns from that is to serve
                   all of them
+
+In the cube one medium of four is uniform, of the geometric mean of the two phases: that is
+Poisson's equation, and a corrector that has seen both serves both.
 
 Networks see the permeability a but not f. The `flux` stencil (face means) is the one of the
 reference solver, so the residual of the true solution is zero. PINO's `wide` stencil is kept for
@@ -20,17 +25,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from neuralsolver.equations.base import Array, Equation, check_finite, check_positive, plain
+from neuralsolver.equations.base import Array, Equation, constant, plain
 from neuralsolver.equations.poisson import SOURCE_AMPLITUDE
 from neuralsolver.equations.units import Units, exponent_of, largest, scaled, with_fixed
 from neuralsolver.errors import InvalidInput
-from neuralsolver.fields.grid import Grid
+from neuralsolver.fields.grid import Grid, unit_grid
 from neuralsolver.fields.space import Space
 from neuralsolver.fields.stencils import (
     flux_divergence,
@@ -40,8 +45,8 @@ from neuralsolver.fields.stencils import (
     mirror_factor,
     wide_divergence,
 )
-from neuralsolver.limits import Choice
-from neuralsolver.reference.random_fields import cosine_field, log_normal, two_phase
+from neuralsolver.limits import Choice, Float, Int
+from neuralsolver.reference.random_fields import box_field, cosine_field, log_normal, two_phase
 
 REFERENCE_PERMEABILITY = 6.0
 """The geometric mean of the paper's two phases; networks see log₂(a/6), −1 and +1 for 3 and 12,
@@ -53,10 +58,16 @@ STENCILS = {"flux": 1, "wide": 2}
 LARGEST_CONTRAST, LARGEST_DEVIATION = 1000.0, 1.75
 """Of the media that are drawn as "varied"."""
 
+UNIFORM_BOXES = 0.25
+"""The share of the media in the cube that have one phase."""
+
+FIELD = "field"
+
 
 def mean_permeability(inputs: Tensor) -> Tensor:
     """√(min a · max a) of each sample over that of the paper's phases, 1 where networks know it."""
-    low, high = inputs.flatten(1).amin(1).double(), inputs.flatten(1).amax(1).double()
+    a = inputs[:, 0].flatten(1)
+    low, high = a.amin(1).double(), a.amax(1).double()
     return low.sqrt() * high.sqrt() / REFERENCE_PERMEABILITY
 
 
@@ -84,27 +95,69 @@ MEDIA: dict[str, Callable[[np.random.Generator, Array, float, float], Array]] = 
 
 @dataclass(frozen=True)
 class Darcy(Equation):
-    """−∇·(a∇u) − f for a permeability a ∈ {`low`, `high`} and a constant `source` f.
+    """−∇·(a∇u) − f for a permeability a and a source f.
+
+    Args:
+        source: f, or "field": then f is the second input.
+        low: The lower of the two permeabilities that are drawn.
+        high: The higher one.
+        stencil: The discrete ∇·a∇, "flux" or "wide".
+        medium: Which permeabilities are drawn, "two-phase", "log-normal" or "varied".
+        dimension: The axes of the unit box that inputs are drawn on. A problem has those of its
+            inputs.
 
     >>> import neuralsolver as ns
     >>> ns.Problem.random(ns.Darcy(source=1.0), 16, seed=1).inputs.unique().tolist()
     [3.0, 12.0]
+
+    Networks see the permeability only, so that the same models serve a source that is a field:
+
+    >>> import numpy as np
+    >>> inputs = np.stack([np.full((16, 16), 4.0), np.ones((16, 16))])
+    >>> ns.load("darcy").solve(ns.Problem(ns.Darcy(source="field"), inputs)).good
+    True
     """
 
-    source: float = 100.0
-    low: float = 3.0
-    high: float = 12.0
-    stencil: str = "flux"
-    medium: str = "two-phase"
+    source: float | str = constant(100.0, Float(words=(FIELD,)))
+    low: float = constant(3.0, Float(above=0.0, most=1e100))
+    high: float = constant(12.0, Float(above=0.0, most=1e100))
+    stencil: str = constant("flux", Choice(tuple(STENCILS)))
+    medium: str = constant("two-phase", Choice(tuple(MEDIA)))
+    dimension: int = constant(2, Int(2, 3))
 
-    input_names: ClassVar[tuple[str, ...]] = ("permeability",)
+    @property
+    def name(self) -> str:
+        return "darcy-box" if self._box else "darcy"
 
-    def __post_init__(self) -> None:
-        check_finite("source", self.source)
-        check_positive("low", self.low)
-        check_positive("high", self.high)
-        Choice(tuple(STENCILS)).read("stencil", self.stencil)
-        Choice(tuple(MEDIA)).read("medium", self.medium)
+    @property
+    def _box(self) -> bool:
+        return self.dimension == 3 and self.source == FIELD
+
+    @property
+    def input_names(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("permeability", "source") if self.source == FIELD else ("permeability",)
+
+    @property
+    def conditioning_names(self) -> tuple[str, ...]:
+        return ("permeability",)
+
+    def constants(self) -> dict[str, Any]:
+        # the axes are named only where the name of the equation does not tell them
+        values = super().constants()
+        if self.dimension == 2 or self._box:
+            del values["dimension"]
+        return values
+
+    @property
+    def constant_source(self) -> float:
+        """f as a number.
+
+        Raises:
+            InvalidInput: It is a field.
+        """
+        if isinstance(self.source, str):
+            raise InvalidInput("source", "one number for all points", "a field")
+        return self.source
 
     @property
     def linear(self) -> bool:
@@ -126,14 +179,14 @@ class Darcy(Equation):
         return ("inputs",)
 
     def residual(self, space: Space, u: Tensor, inputs: Tensor) -> Tensor:
-        grid = space.grid
+        grid, a = space.grid, inputs[:, :1]
+        source = inputs[:, 1:] if self.source == FIELD else self.constant_source
         if self.stencil == "flux":
-            outflow = grid.interior(-flux_divergence(inputs, u, grid))
-            return grid.embed(outflow - self.source)
-        if grid != self.grid(u.shape[-1]):
+            return grid.zero_walls(-flux_divergence(a, u, grid) - source)
+        if grid != unit_grid(False, *grid.shape[:1] * 2):
             raise InvalidInput("stencil", "flux on any grid but the unit square", self.stencil)
         width = self.stencil_reach  # −∇·(a∇u) − f, on the points where the stencil fits
-        return from_interior(interior(-wide_divergence(inputs, u) - self.source, width), width)
+        return from_interior(interior(-wide_divergence(a, u) - source, width), width)
 
     def smallest_singular_value(
         self, grid: Grid, inputs: Tensor, fixed_inside: bool = False
@@ -141,7 +194,7 @@ class Darcy(Equation):
         if self.stencil != "flux":
             return None
         # face means are at least min a, so −∇·a∇ ≥ min a · (−Δ) as quadratic forms
-        least = inputs.flatten(1).amin(1).double().cpu()
+        least = inputs[:, 0].flatten(1).amin(1).double().cpu()
         # known points strike rows and columns of a positive matrix: nothing falls by that
         return least * laplacian_eigenvalues(grid).min() / mirror_factor(grid)
 
@@ -149,92 +202,45 @@ class Darcy(Equation):
         return self, length**2
 
     def natural_units(self, inputs: Tensor, fixed: Tensor) -> Units | None:
-        medium = mean_permeability(inputs).log2().round().long()
-        source = torch.tensor([abs(plain(self.source))], dtype=torch.float64)
-        factor = exponent_of(source)
-        unit = with_fixed(factor - medium, source.log2() - medium, fixed)
-        # the source is one number for all samples, and so is the unit of the residual
-        changed = unit != factor - medium
-        if bool(changed.any()):
-            factor = (unit + medium)[changed].max()[None]
-        if not bool(medium.any() or factor.any()):
+        medium, number = mean_permeability(inputs).log2().round().long(), self.source != FIELD
+        if number:
+            size = torch.tensor([abs(plain(self.source))], dtype=torch.float64)
+        else:
+            size = largest(inputs[:, 1:]).double()
+        usual = exponent_of(size)
+        unit = with_fixed(usual - medium, size.log2() - medium, fixed)
+        total, changed = unit + medium, unit != usual - medium
+        if number:
+            # one number for all samples, and so is the unit of the residual
+            total = total[changed].max()[None] if bool(changed.any()) else usual
+        if not bool(medium.any() or total.any()):
             return None
-        equation = replace(self, source=math.ldexp(plain(self.source), -int(factor)))
-        permeability = scaled(inputs, -medium)
-        return Units(equation, permeability, factor - medium, factor.expand_as(medium))
+        permeability, total = scaled(inputs[:, :1], -medium), total.expand_as(medium)
+        if number:
+            equation = replace(self, source=math.ldexp(plain(self.source), -int(total[0])))
+            return Units(equation, permeability, total - medium, total)
+        fields = torch.cat([permeability, scaled(inputs[:, 1:], -total)], 1)
+        return Units(self, fields, unit, total)
 
     def network_unit(self, inputs: Tensor) -> Tensor | None:
-        return 1 / mean_permeability(inputs[:, :1])
+        return 1 / mean_permeability(inputs)
 
     def conditioning(self, inputs: Tensor) -> Tensor:
         mean = mean_permeability(inputs).to(inputs).view(-1, *[1] * (inputs.dim() - 1))
-        return torch.log2(inputs / (REFERENCE_PERMEABILITY * mean))
+        return torch.log2(inputs[:, :1] / (REFERENCE_PERMEABILITY * mean))
 
     def sample(self, rng: np.random.Generator, resolution: int) -> Array:
-        return MEDIA[self.medium](rng, cosine_field(rng, resolution), self.low, self.high)[None]
+        box = self.dimension == 3
+        uniform = box and rng.random() < UNIFORM_BOXES
+        draw: Callable[..., Array] = box_field if box else cosine_field
+        medium = MEDIA[self.medium](rng, draw(rng, resolution), self.low, self.high)
+        if uniform:
+            medium = np.full_like(medium, math.sqrt(self.low * self.high))
+        if self.source != FIELD:
+            return medium[None]
+        return np.stack([medium, SOURCE_AMPLITUDE * draw(rng, resolution)])
 
     def check_inputs(self, inputs: Tensor) -> None:
         super().check_inputs(inputs)
-        if not bool((inputs > 0).all()):
-            raise InvalidInput("permeability", "positive values", float(torch.min(inputs)))
-
-
-@dataclass(frozen=True)
-class ForcedDarcy(Darcy):
-    """−∇·(a∇u) − s f with a permeability a and a source f that both are fields, s in `source`.
-
-    Networks see the permeability, as for a constant source: the same models serve.
-
-    >>> import neuralsolver as ns, numpy as np
-    >>> a, f = np.full((16, 16), 4.0), np.ones((16, 16))
-    >>> ns.load("darcy").solve(ns.Problem(ns.ForcedDarcy(source=2.0), np.stack([a, f]))).good
-    True
-    """
-
-    input_names: ClassVar[tuple[str, ...]] = ("permeability", "source")
-
-    source: float = 1.0
-
-    @property
-    def conditioning_names(self) -> tuple[str, ...]:
-        return ("permeability",)
-
-    def residual(self, space: Space, u: Tensor, inputs: Tensor) -> Tensor:
-        grid = space.grid
-        flow = Darcy(0.0, stencil=self.stencil).residual(space, u, inputs[:, :1])
-        return flow - grid.embed(self.source * grid.interior(inputs[:, 1:]))
-
-    def smallest_singular_value(
-        self, grid: Grid, inputs: Tensor, fixed_inside: bool = False
-    ) -> Tensor | None:
-        return super().smallest_singular_value(grid, inputs[:, :1], fixed_inside)
-
-    def in_lengths(self, length: float) -> tuple[ForcedDarcy, float]:
-        return self, length**2
-
-    def natural_units(self, inputs: Tensor, fixed: Tensor) -> Units | None:
-        medium = mean_permeability(inputs[:, :1]).log2().round().long()
-        scale = torch.tensor([abs(plain(self.source))], dtype=torch.float64)
-        factor, source = exponent_of(scale), largest(inputs[:, 1:]).double()
-        usual, size = factor + exponent_of(source) - medium, scale.log2() + source.log2() - medium
-        unit = with_fixed(usual, size, fixed)
-        total = unit + medium
-        if not bool(medium.any() or factor.any() or total.any() or exponent_of(source).any()):
-            return None
-        parts = (scaled(inputs[:, :1], -medium), scaled(inputs[:, 1:], factor - total))
-        equation = replace(self, source=math.ldexp(plain(self.source), -int(factor)))
-        return Units(equation, torch.cat(parts, 1), unit, total)
-
-    def conditioning(self, inputs: Tensor) -> Tensor:
-        return super().conditioning(inputs[:, :1])
-
-    def sample(self, rng: np.random.Generator, resolution: int) -> Array:
-        permeability = super().sample(rng, resolution)
-        return np.concatenate(
-            [permeability, SOURCE_AMPLITUDE * cosine_field(rng, resolution)[None]]
-        )
-
-    def check_inputs(self, inputs: Tensor) -> None:
-        Equation.check_inputs(self, inputs)
-        if not bool((inputs[:, :1] > 0).all()):
-            raise InvalidInput("permeability", "positive values", float(inputs[:, :1].min()))
+        if not bool((inputs[:, 0] > 0).all()):
+            raise InvalidInput("permeability", "positive values", float(inputs[:, 0].min()))

@@ -17,21 +17,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuralsolver.equations.base import Array, Equation, check_finite, check_positive, plain
+from neuralsolver.equations.base import Array, Equation, constant, plain
 from neuralsolver.equations.poisson import SOURCE_AMPLITUDE
 from neuralsolver.equations.units import Units, exponent_of, largest, scaled
-from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.grid import Grid
 from neuralsolver.fields.space import Space
 from neuralsolver.fields.stencils import laplacian, laplacian_eigenvalues, mirror_factor
+from neuralsolver.limits import FINITE, Float
 from neuralsolver.reference.random_fields import cosine_field
 
 NONLINEAR_SOURCE_AMPLITUDE = 50.0
 """Half the linear amplitude: at 100 the shifted regime κ = 3, λ = 4 has no solution for half of the
 fields, at 50 for fewer than one in ten."""
-
-LARGEST_WAVENUMBER = 1e150
-"""The square of a larger one is infinite."""
 
 
 @dataclass(frozen=True)
@@ -47,21 +44,16 @@ class Helmholtz(Equation):
 
     dependent: ClassVar[tuple[str, ...]] = ("source_amplitude",)
 
-    wavenumber: float = 1.0
-    nonlinearity: float = 0.0
-    source_amplitude: float = 0.0
+    # the square of a larger one is infinite
+    wavenumber: float = constant(1.0, Float(-1e150, 1e150))
+    nonlinearity: float = constant(0.0, FINITE)
+    source_amplitude: float = constant(0.0, Float(0.0, 1e150))
 
     def __post_init__(self) -> None:
-        check_finite("wavenumber", self.wavenumber)
-        if abs(plain(self.wavenumber)) > LARGEST_WAVENUMBER:
-            expected = f"at most {LARGEST_WAVENUMBER:g} in size"
-            raise InvalidInput("wavenumber", expected, self.wavenumber)
-        check_finite("nonlinearity", self.nonlinearity)
-        check_finite("source_amplitude", self.source_amplitude)
+        super().__post_init__()
         if self.source_amplitude == 0.0:
             amplitude = SOURCE_AMPLITUDE if self.linear else NONLINEAR_SOURCE_AMPLITUDE
             object.__setattr__(self, "source_amplitude", amplitude)
-        check_positive("source_amplitude", self.source_amplitude)
 
     @property
     def name(self) -> str:

@@ -33,18 +33,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuralsolver.equations.base import Array, Equation, check_finite, check_positive
+from neuralsolver.equations.base import Array, Equation, constant
 from neuralsolver.equations.flow_integration import integrate_flow
 from neuralsolver.equations.tables import Tables
 from neuralsolver.equations.tangent import Tangent
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.fourier import advection, symbols, vorticity_derivatives
 from neuralsolver.fields.space import Space
+from neuralsolver.limits import Choice, Float, Int
 from neuralsolver.reference.random_fields import periodic_field
-
-FORCINGS = ("diagonal", "kolmogorov")
-TIME_ORDERS = (2, 4)
-DEALIASING = ("none", "3/2", "2/3")
 
 CENTRAL = (1, -8, 0, 8, -1)
 ONE_SIDED = ((-25, 48, -36, 16, -3), (-3, -10, 18, -6, 1))
@@ -62,15 +59,16 @@ class NavierStokes(Equation):
     (1, 5, 32, 32)
     """
 
-    viscosity: float = 1e-4
-    forcing: str = "diagonal"
-    forcing_amplitude: float = 0.1
-    forcing_wavenumber: int = 1
-    start_time: float = 2.0
-    frame_spacing: float = 0.2
-    frames: int = 20
-    time_order: int = 2
-    dealiasing: str = "none"
+    viscosity: float = constant(1e-4, Float(above=0.0, most=1e3))
+    forcing: str = constant("diagonal", Choice(("diagonal", "kolmogorov")))
+    forcing_amplitude: float = constant(0.1, Float(-1e6, 1e6))
+    forcing_wavenumber: int = constant(1, Int(1, 100_000))
+    # beyond these an integration takes hours
+    start_time: float = constant(2.0, Float(0.0, 200.0))
+    frame_spacing: float = constant(0.2, Float(above=0.0, most=20.0))
+    frames: int = constant(20, Int(1, 10_000))
+    time_order: int = constant(2, Int(2, 4))
+    dealiasing: str = constant("none", Choice(("none", "3/2", "2/3")))
 
     input_names: ClassVar[tuple[str, ...]] = ("initial vorticity",)
     unknowns: ClassVar[tuple[str, ...]] = ("vorticity",)
@@ -81,19 +79,9 @@ class NavierStokes(Equation):
     minimum_resolution: ClassVar[int] = 8
 
     def __post_init__(self) -> None:
-        check_positive("viscosity", self.viscosity)
-        check_finite("forcing_amplitude", self.forcing_amplitude)
-        check_positive("frame_spacing", self.frame_spacing)
-        if self.forcing not in FORCINGS:
-            raise InvalidInput("forcing", " or ".join(FORCINGS), self.forcing)
-        if self.forcing_wavenumber < 1:
-            raise InvalidInput("forcing_wavenumber", "at least 1", self.forcing_wavenumber)
-        if not (np.isfinite(self.start_time) and self.start_time >= 0):
-            raise InvalidInput("start_time", "a time not before zero", self.start_time)
-        if self.time_order not in TIME_ORDERS:
+        super().__post_init__()
+        if self.time_order == 3:
             raise InvalidInput("time_order", "2 or 4", self.time_order)
-        if self.dealiasing not in DEALIASING:
-            raise InvalidInput("dealiasing", " or ".join(DEALIASING), self.dealiasing)
         if self.frames < self.time_order:
             least = f"at least {self.time_order} for differences of order {self.time_order}"
             raise InvalidInput("frames", least, self.frames)

@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuralsolver.equations.base import Array, Equation, check_finite, check_positive, plain
+from neuralsolver.equations.base import Array, Equation, constant, plain
 from neuralsolver.equations.units import Units, exponent_of, largest, scaled, with_fixed
 from neuralsolver.fields.grid import Grid
 from neuralsolver.fields.space import Space
 from neuralsolver.fields.stencils import laplacian, laplacian_eigenvalues, mirror_factor
+from neuralsolver.limits import FINITE, Float
 from neuralsolver.reference.random_fields import cosine_field
 
 SOURCE_AMPLITUDE = 100.0
@@ -36,12 +37,8 @@ class Poisson(Equation):
     (1, 1, 16, 16)
     """
 
-    scale: float = 2.0
-    source_amplitude: float = SOURCE_AMPLITUDE
-
-    def __post_init__(self) -> None:
-        check_finite("scale", self.scale)
-        check_positive("source_amplitude", self.source_amplitude)
+    scale: float = constant(2.0, FINITE)
+    source_amplitude: float = constant(SOURCE_AMPLITUDE, Float(above=0.0, most=1e150))
 
     @property
     def linear(self) -> bool:

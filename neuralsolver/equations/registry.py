@@ -1,4 +1,4 @@
-"""Equations by name, with the constants the paper trains on and the range of each constant."""
+"""Equations by name, with the constants the paper trains on."""
 
 from __future__ import annotations
 
@@ -8,55 +8,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from neuralsolver.equations.base import Equation
-from neuralsolver.equations.boxes import DarcyBox
-from neuralsolver.equations.darcy import MEDIA, STENCILS, Darcy
+from neuralsolver.equations.darcy import FIELD, Darcy
 from neuralsolver.equations.helmholtz import Helmholtz
-from neuralsolver.equations.navier_stokes import DEALIASING, FORCINGS, NavierStokes
+from neuralsolver.equations.navier_stokes import NavierStokes
 from neuralsolver.equations.poisson import Poisson
 from neuralsolver.errors import InvalidInput
-from neuralsolver.limits import Choice, Float, Int, Limit, limit_of
 
 EQUATIONS: dict[str, Equation] = {}
 """Those of the paper, and what a user has registered."""
 
-BOXES: dict[str, Equation] = {box.name: box for box in (DarcyBox(),)}
+BOXES: dict[str, Equation] = {"darcy-box": Darcy(source=FIELD, dimension=3)}
 """Equations stated on a cube: models are trained for them, but what goes through all equations
 draws, shows or compares squares."""
-
-_SIZE = Float(-1e150, 1e150)
-"""Of a source: its square is still a number."""
-
-_DARCY: dict[str, Limit] = {
-    "source": _SIZE,
-    "low": Float(above=0.0, most=1e100),
-    "high": Float(above=0.0, most=1e100),
-    "stencil": Choice(tuple(STENCILS)),
-    "medium": Choice(tuple(MEDIA)),
-}
-
-CONSTANTS: dict[type[Equation], dict[str, Limit]] = {
-    Poisson: {"scale": _SIZE, "source_amplitude": Float(above=0.0, most=1e150)},
-    Helmholtz: {
-        "wavenumber": Float(-1e6, 1e6),
-        "nonlinearity": Float(-1e12, 1e12),
-        "source_amplitude": Float(0.0, 1e150),
-    },
-    Darcy: _DARCY,
-    DarcyBox: _DARCY,
-    NavierStokes: {
-        "viscosity": Float(above=0.0, most=1e3),
-        "forcing": Choice(FORCINGS),
-        "forcing_amplitude": Float(-1e6, 1e6),
-        "forcing_wavenumber": Int(1, 100_000),
-        # beyond these an integration takes hours
-        "start_time": Float(0.0, 200.0),
-        "frame_spacing": Float(above=0.0, most=20.0),
-        "frames": Int(1, 10_000),
-        "time_order": Int(2, 4),
-        "dealiasing": Choice(DEALIASING),
-    },
-}
-"""The type and range of the constants; those of other equations are of the type they have."""
 
 
 def register(equation: Equation) -> Equation:
@@ -103,9 +66,12 @@ def equation_named(name: str, constants: Mapping[str, Any] | None = None) -> Equ
     if constants is not None and not isinstance(constants, Mapping):
         raise InvalidInput(f"constants of {name}", "names and values", repr(constants)[:60])
     prototype = prototypes[name]
-    ranges = limits(prototype)
+    ranges = prototype.limits()
     values = {}
-    for key, value in (constants or {}).items():
+    constants = dict(constants or {})
+    if name == "darcy-box" and constants.get("source") == 1.0:
+        constants["source"] = FIELD  # older cards name the factor of the field
+    for key, value in constants.items():
         if key not in ranges:
             known = ", ".join(ranges) or "none"
             raise InvalidInput(f"constant of {name}", f"one of {known}", str(key)[:60])
@@ -124,16 +90,6 @@ def equation_to_train(name: str, constants: Mapping[str, Any] | None = None) -> 
     numerics = equation_named(name).numerics
     accurate = {key: value for key, value in ACCURATE.items() if key in numerics}
     return equation_named(name, {**accurate, **(constants or {})})
-
-
-def limits(equation: Equation) -> dict[str, Limit]:
-    """The type and range of each constant of an equation."""
-    known = CONSTANTS.get(type(equation), {})
-    fields = dataclasses.fields(equation)  # type: ignore[arg-type]
-    return {
-        field.name: known.get(field.name, limit_of(getattr(equation, field.name)))
-        for field in fields
-    }
 
 
 def describe(equation: Equation) -> dict[str, Any]:
@@ -157,7 +113,8 @@ def describe(equation: Equation) -> dict[str, Any]:
                 **limit.describe(),
                 "numerical": name in equation.numerics,
             }
-            for name, limit in limits(equation).items()
+            for name, limit in equation.limits().items()
+            if name != "dimension"  # what is described are squares
         },
     }
 

@@ -140,7 +140,7 @@ def well_data(observed: Observed, prior: str | None = None) -> WellData:
     solution = np.array([field == "solution" for field in sensors.fields], dtype=bool)
     cells = np.rint(sensors.positions[~solution] * (n - 1)).astype(np.int64)
     heads = sensors.values[solution]
-    top = equation.source / (4 * np.pi * equation.low)  # Talenti: no head is higher
+    top = equation.constant_source / (4 * np.pi * equation.low)  # Talenti: no head is higher
     for i in np.flatnonzero(solution):
         value, noise = sensors.values[i], 4 * sensors.deviations[i]
         if not min(0.0, top) - noise <= value <= max(0.0, top) + noise:
@@ -156,7 +156,7 @@ def well_data(observed: Observed, prior: str | None = None) -> WellData:
     return WellData(
         medium,
         n,
-        equation.source,
+        equation.constant_source,
         sensors.positions[solution],
         heads,
         sensors.deviations[solution],

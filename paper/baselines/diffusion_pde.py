@@ -119,10 +119,10 @@ class DiffusionPDE(Constrained):
             unit = self._weights(measurement).units[0] * SIGMA_DATA
             return measurement.residual(estimate) * unit / measurement.told.prior[0]
         if self.residual == "right":
-            return measurement.residual(estimate) / equation.source
+            return measurement.residual(estimate) / equation.constant_source
         inputs, u = measurement.pair(estimate)
         spacing = 1 / (measurement.resolution - 1)
-        return spacing**2 * wide_divergence(inputs, u / equation.source) + 1
+        return spacing**2 * wide_divergence(inputs, u / equation.constant_source) + 1
 
 
 def _norms(values: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from neuralsolver.data import (
 )
 from neuralsolver.data.reference_solution import ReferenceSolution, solve_reference
 from neuralsolver.equations import (
-    DarcyBox,
+    Darcy,
     Equation,
     Helmholtz,
     NavierStokes,
@@ -249,7 +249,7 @@ def test_a_solver_with_the_wrong_shape_or_nan_is_caught():
 
 
 def test_a_dataset_of_boxes_has_three_axes(tmp_path):
-    spec = DatasetSpec(DarcyBox(), 3, 8)
+    spec = DatasetSpec(Darcy(source="field", dimension=3), 3, 8)
     dataset = generate(spec, tmp_path)
     inputs, solution = dataset[:]
     assert inputs.shape == (3, 2, 8, 8, 8)

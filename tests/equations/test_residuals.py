@@ -8,9 +8,20 @@ import numpy as np
 import pytest
 import torch
 
-from neuralsolver.equations import EQUATIONS, Darcy, Equation, Helmholtz, NavierStokes, Problem
+from neuralsolver.data.reference_solution import solve_reference
+from neuralsolver.equations import (
+    EQUATIONS,
+    Darcy,
+    Equation,
+    Helmholtz,
+    NavierStokes,
+    Problem,
+    contract,
+    equation_named,
+)
 from neuralsolver.equations.jacobian import linearisation
 from neuralsolver.equations.navier_stokes import time_derivative
+from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.stencils import laplacian
 from tests.exact import STATIC, decaying_vortex, steady_shear, torus_grid, wall_grid
 
@@ -167,3 +178,27 @@ def check_equation(equation: Equation) -> None:
 @pytest.mark.parametrize("name", EQUATIONS)
 def test_every_equation_keeps_the_contract(name):
     check_equation(EQUATIONS[name])
+
+
+@pytest.mark.parametrize("dimension", [2, 3])
+@pytest.mark.parametrize("source", [50.0, "field"])
+def test_one_darcy_has_a_number_or_a_field_as_its_source_in_two_or_three_dimensions(
+    source, dimension
+):
+    equation = Darcy(source=source, dimension=dimension)
+    contract.check_equation(equation, resolution=8)
+    problem = Problem.random(equation, 9, 2)
+    assert problem.on_native_grid
+    assert problem.inputs.shape == (2, 2 if source == "field" else 1, *dimension * (9,))
+    answer = solve_reference(equation, problem.inputs.numpy()).solution
+    residual = problem.residual(torch.from_numpy(answer))
+    assert float(residual.abs().max()) < 1e-8 * float(problem.residual(problem.zeros()).abs().max())
+    # files name it, and find it again
+    assert equation_named(equation.name, equation.constants()) == equation
+
+
+def test_cards_that_were_written_for_other_classes_of_darcy_load():
+    constants = {"source": 1.0, "low": 3.0, "high": 12.0, "stencil": "flux"}
+    assert equation_named("darcy-box", constants) == Darcy(source="field", dimension=3)
+    with pytest.raises(InvalidInput, match="one number for all points"):
+        _ = Darcy(source="field").constant_source

@@ -11,7 +11,6 @@ import torch
 from neuralsolver.equations import (
     Darcy,
     FixedValues,
-    ForcedDarcy,
     Grid,
     Helmholtz,
     NavierStokes,
@@ -73,7 +72,7 @@ def manufactured(n, sides, lengths, equation):
 
 @pytest.mark.parametrize("sides", SIDES, ids=str)
 @pytest.mark.parametrize(
-    "equation", [Poisson(scale=2.0), Helmholtz(wavenumber=0.7), ForcedDarcy()], ids=str
+    "equation", [Poisson(scale=2.0), Helmholtz(wavenumber=0.7), Darcy(source="field")], ids=str
 )
 def test_answers_are_of_second_order_on_every_kind_of_side(sides, equation):
     errors = []

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from neuralsolver.equations import DarcyBox, Poisson, Problem
+from neuralsolver.equations import Darcy, Poisson, Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.reference import box_field, solve_darcy_box, solve_poisson_box
 from neuralsolver.reference.boxes import BoxFlux, conjugate_gradients, sine_transform_of_box
@@ -24,9 +24,9 @@ def test_an_eigenfunction_is_solved_exactly():
 
 @pytest.mark.parametrize("n", [8, 13, 20])
 def test_the_residual_in_torch_vanishes_on_the_reference(n):
-    problem = Problem.random(DarcyBox(source=2.0), n, count=3, seed=4)
+    problem = Problem.random(Darcy(source="field", dimension=3), n, count=3, seed=4)
     a, f = problem.inputs[:, 0].numpy(), problem.inputs[:, 1].numpy()
-    u = torch.from_numpy(solve_darcy_box(a, 2.0 * f))[:, None]
+    u = torch.from_numpy(solve_darcy_box(a, f))[:, None]
     assert float(problem.residual(u).norm()) < 1e-9 * float(problem.inputs[:, 1].norm())
     poisson = Problem(Poisson(scale=1.0), problem.inputs[:1, 1:], lengths=(1, 1, 1))
     u = torch.from_numpy(solve_poisson_box(f[:1]))[:, None]
@@ -39,7 +39,7 @@ def test_the_transform_is_its_own_inverse_and_iterations_do_not_grow_with_the_gr
     assert np.abs(transform(transform(values)) - values).max() < 1e-13
     counts = []
     for n in (12, 24):
-        a, f = DarcyBox().sample(np.random.default_rng(0), n)
+        a, f = Darcy(source="field", dimension=3).sample(np.random.default_rng(0), n)
         assert a.std() > 0
         counts.append(conjugate_gradients(BoxFlux(a), f[1:-1, 1:-1, 1:-1], 1e-8)[1])
     assert max(counts) <= 24

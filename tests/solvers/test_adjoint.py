@@ -11,7 +11,6 @@ import neuralsolver as ns
 from neuralsolver.equations import (
     Darcy,
     FixedValues,
-    ForcedDarcy,
     Helmholtz,
     NavierStokes,
     Poisson,
@@ -92,7 +91,7 @@ def test_a_source_that_is_a_field_and_points_held_inside():
     mask[4:6, 3] = True
 
     def answer(inputs, values):
-        problem = Problem(ForcedDarcy(), inputs, fixed=FixedValues(mask, values))
+        problem = Problem(Darcy(source="field"), inputs, fixed=FixedValues(mask, values))
         return solver.solve(problem, tolerance=1e-10).tensor
 
     arguments = (field(2, 9, 9).requires_grad_(), field(9, 9, seed=1).requires_grad_())
@@ -179,8 +178,8 @@ def test_a_box_and_a_rectangle_and_the_constant_of_a_source_field():
     assert torch.autograd.gradcheck(in_a_box, both, **CHECK)
 
     def in_a_rectangle(a, constant):
-        inputs = torch.stack([a, field(10, 14, seed=3)])
-        problem = Problem(ForcedDarcy(source=constant), inputs, lengths=(1, 1.4))
+        inputs = torch.stack([a, constant * field(10, 14, seed=3)])
+        problem = Problem(Darcy(source="field"), inputs, lengths=(1, 1.4))
         return darcy.solve(problem, tolerance=1e-10).tensor
 
     constant = torch.tensor(1.3, dtype=torch.float64, requires_grad=True)

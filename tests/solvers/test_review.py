@@ -7,14 +7,14 @@ import pytest
 from scipy.sparse.linalg import cg, gmres, spsolve
 
 import neuralsolver as ns
-from neuralsolver.equations import Darcy, ForcedDarcy, Helmholtz, Poisson, Problem
+from neuralsolver.equations import Darcy, Helmholtz, Poisson, Problem
 from neuralsolver.equations.jacobian import sparse_jacobian
 
 EQUATIONS = {
     "poisson": (Poisson(), "poisson"),
     "helmholtz": (Helmholtz(wavenumber=1.3), "helmholtz"),
     "darcy": (Darcy(), "darcy"),
-    "forced": (ForcedDarcy(), "darcy"),
+    "forced": (Darcy(source="field"), "darcy"),
 }
 SIDES = [None, ("walls", "flux"), (("walls", "flux"), "periodic"), ("flux", ("flux", "walls"))]
 SMALL = [(8, 8), (9, 8), (13, 17), (11, 64), (70, 9)]

@@ -100,7 +100,7 @@ def sourced(permeability, count, seed=0):
     n = permeability.shape[-1]
     source = rng.standard_normal((count, n, n))
     return ns.Problem(
-        ns.ForcedDarcy(), np.stack([np.broadcast_to(permeability, source.shape), source], 1)
+        ns.Darcy(source="field"), np.stack([np.broadcast_to(permeability, source.shape), source], 1)
     )
 
 
@@ -128,7 +128,7 @@ def test_another_operator_is_refused():
         prepared.solve(sourced(np.ones((24, 24)), 1))
     both = torch.cat([sourced(permeability, 1).inputs, sourced(changed, 1).inputs])
     with pytest.raises(ns.InvalidInput, match="one operator"):
-        ns.load("darcy").prepare(ns.Problem(ns.ForcedDarcy(), both))
+        ns.load("darcy").prepare(ns.Problem(ns.Darcy(source="field"), both))
     with pytest.raises(ns.InvalidInput, match="linear"):
         ns.load("darcy").prepare(ns.Problem.random(ns.Helmholtz(1.5, 1.0), 24))
     disc = holding_a_disc()

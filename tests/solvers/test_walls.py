@@ -13,7 +13,6 @@ from neuralsolver.data.reference_solution import solve_reference as ns_truth
 from neuralsolver.equations import (
     Darcy,
     FixedValues,
-    ForcedDarcy,
     Grid,
     Helmholtz,
     Poisson,
@@ -151,7 +150,7 @@ def test_samples_of_one_batch_may_hold_different_points():
 @pytest.mark.parametrize("points", [40, 64, 100])
 def test_a_source_that_is_a_field(points):
     solver = ns.load("darcy")
-    problem = Problem.random(ForcedDarcy(source=2.0), points, seed=5)
+    problem = Problem.random(Darcy(source="field"), points, seed=5)
     solution = solver.solve(problem, tolerance=1e-10)
     assert solution.good
     assert ("remarks" in solution.notes) == (points < 64)
@@ -160,28 +159,32 @@ def test_a_source_that_is_a_field(points):
     assert error(solution) <= float(solution.error_bound) < 1e-6
     # the constant source is the constant field
     a = problem.inputs[:, :1]
-    both = torch.cat([a, torch.full_like(a, 50.0)], 1)
+    both = torch.cat([a, torch.full_like(a, 100.0)], 1)
     constant = solver.solve(Problem(Darcy(source=100.0), a), tolerance=1e-10)
-    as_field = solver.solve(Problem(ForcedDarcy(source=2.0), both), tolerance=1e-10)
+    as_field = solver.solve(Problem(Darcy(source="field"), both), tolerance=1e-10)
     assert torch.allclose(constant.tensor, as_field.tensor, atol=1e-8)
     # in units in which nothing is of ordinary size
-    odd = Problem(ForcedDarcy(source=2.0), torch.cat([1e-9 * a, 1e20 * problem.inputs[:, 1:]], 1))
+    odd = Problem(Darcy(source="field"), torch.cat([1e-9 * a, 1e20 * problem.inputs[:, 1:]], 1))
     far = solver.solve(odd, tolerance=1e-10)
     assert torch.allclose(far.tensor, 1e29 * solution.tensor, rtol=1e-6, atol=1e22)
 
 
 def test_a_permeability_must_be_positive_and_a_source_need_not():
     fields = torch.stack([torch.ones(16, 16), -torch.ones(16, 16)])
-    assert ns.load("darcy").solve(Problem(ForcedDarcy(), fields)).good
+    assert ns.load("darcy").solve(Problem(Darcy(source="field"), fields)).good
     with pytest.raises(InvalidInput, match="permeability"):
-        Problem(ForcedDarcy(), -fields)
+        Problem(Darcy(source="field"), -fields)
 
 
 @pytest.mark.parametrize("name", ["poisson", "helmholtz", "darcy"])
 def test_three_dimensions(name):
     """sin πx sin πy sin πz, to second order, and cycles that do not depend on the grid."""
     solver, errors = ns.load(name), []
-    constants = {"poisson": Poisson(scale=1.0), "helmholtz": Helmholtz(), "darcy": ForcedDarcy()}
+    constants = {
+        "poisson": Poisson(scale=1.0),
+        "helmholtz": Helmholtz(),
+        "darcy": Darcy(source="field"),
+    }
     for n in (13, 25):
         grid = Grid.between_walls(n, n, n)
         u = torch.stack([torch.sin(torch.pi * p) for p in grid.points()]).prod(0)
