@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -142,7 +143,8 @@ def _wrong_jacobian(problem: Problem, u: Tensor, v: Tensor, index: int) -> Itera
     equation, which = problem.equation, _of(problem, index)
     direction = torch.zeros_like(u)
     centre = u.shape[-1] // 2
-    direction[(slice(None), index, ..., *equation.dimension * (centre,))] = 1.0
+    middle: tuple[Any, ...] = (slice(None), index, ..., *equation.dimension * (centre,))
+    direction[middle] = 1.0
     here = _along(problem, u, direction)
     if equation.boundary == "walls":
         yield from (wrong + which for wrong in _wrong_reach(equation, here, centre))
