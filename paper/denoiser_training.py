@@ -33,20 +33,14 @@ from neuralsolver import models
 from neuralsolver.cli.options import Threads
 from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import Equation, equation_named, generator
+from neuralsolver.equations.base import Array
 from neuralsolver.errors import InvalidInput
 from neuralsolver.limits import Float
 from neuralsolver.progress import Progress
-from neuralsolver.samplers.conditions import (
-    Conditions,
-    Sizes,
-    conditions,
-    encode_inputs,
-    measure_sizes,
-    random_positions,
-)
-from neuralsolver.samplers.denoiser import PALETTE_CHANNELS, Denoiser
-from neuralsolver.samplers.diffusion_ens import ERROR_CHANNELS, ErrorConditionedDenoiser, widen
-from neuralsolver.samplers.edm import loss_weight
+from neuralsolver.samplers.conditions import Conditions, Sizes, conditions, encode_inputs
+from neuralsolver.samplers.diffusion_ens import ERROR_CHANNELS, ErrorConditionedDenoiser
+from neuralsolver.samplers.edm import SIGMA_DATA
+from neuralsolver.samplers.palette import PALETTE_CHANNELS, Denoiser
 from neuralsolver.training import Card, Plan, fit, load_model, save_model
 from neuralsolver.training.api import reporting
 from neuralsolver.training.checkpoint import CARD, read_card
@@ -57,10 +51,48 @@ RESOLUTION = 64
 DESK = {"width": 32, "multipliers": [1, 2, 2, 2], "blocks": 1, "patch": 2}
 NOISE_MEAN, NOISE_DEVIATION = 0.4, 1.8
 FEWEST, MOST = 50, 1000
+MEASURED_COUNTS = (50, 100, 200, 500, 1000)
 DROPPED = 0.15
 """The share of instances without sensors."""
 REPEATS = 2
 """Noise levels at which every instance is shown: drawing it costs as much as a third of a step."""
+
+
+def random_positions(rng: np.random.Generator, resolution: int, count: int) -> Array:
+    """`count` different grid points (N, 2)."""
+    chosen = rng.choice(resolution**2, count, replace=False)
+    return np.stack(np.divmod(chosen, resolution), 1) / (resolution - 1)
+
+
+def measure_sizes(equation: Equation, resolution: int, seed: int = 20, fields: int = 8) -> Sizes:
+    """Sizes measured on random fields with random sensors on the grid."""
+    rng = np.random.default_rng(seed)
+    counts = [count for count in MEASURED_COUNTS if count <= resolution**2 // 4]
+    if len(counts) < 2:
+        counts = [resolution**2 // 16, resolution**2 // 4]
+    drawn = np.stack([equation.sample(rng, resolution) for _ in range(8 * fields)])
+    solved = solve_reference(equation, drawn)
+    inputs, u = torch.from_numpy(solved.inputs), torch.from_numpy(solved.solution)
+    encoded = encode_inputs(equation, inputs)
+    prior = (_rms(encoded), _rms(u))
+    unit = Sizes(prior, ((0.0, 0.0), (0.0, 0.0)))
+    logs = []
+    for count in counts:
+        sets = []
+        for field in drawn[:fields]:
+            positions = random_positions(rng, resolution, count)
+            index = np.rint(positions * (resolution - 1)).astype(np.int64)
+            sets.append((positions, field[0][index[:, 0], index[:, 1]]))
+        told = conditions(equation, resolution, sets, unit)
+        first = _rms(encoded[:fields] - told.fill)
+        logs.append(np.log([first, _rms(u[:fields] - told.filled_solution)]))
+    slopes = np.polyfit(np.log(counts), np.array(logs), 1)
+    law = tuple((float(slopes[1, i]), float(slopes[0, i])) for i in (0, 1))
+    return Sizes(prior, (law[0], law[1]))
+
+
+def _rms(values: Tensor) -> float:
+    return float(values.square().mean().sqrt())
 
 
 @dataclass
@@ -116,7 +148,9 @@ def denoising(model: Any, batch: NoisyBatch) -> Iterator[Tensor]:
         raise InvalidInput("objective denoising", expected, type(model).__name__)
     sigma = batch.sigma.view(-1, 1, 1, 1)
     estimate = model(batch.clean + sigma * batch.noise, batch.sigma, batch.told)
-    yield (loss_weight(sigma) * (estimate - batch.clean).square()).mean()
+    # 1/c_out²: errors of the network count alike at every noise level
+    weight = (sigma**2 + SIGMA_DATA**2) / (sigma * SIGMA_DATA) ** 2
+    yield (weight * (estimate - batch.clean).square()).mean()
 
 
 OBJECTIVES["denoising"] = denoising
@@ -239,6 +273,24 @@ def _error_conditioned(base: Path, start: Path | None) -> ErrorConditionedDenois
             raise InvalidInput("--start", "a diffusion-ens", start.name)
         wider.load_state_dict(model.network.state_dict())
     return ErrorConditionedDenoiser(denoiser, wider, base.name)
+
+
+def widen(network: Any, wider: Any) -> None:
+    """Copy a trained network into one that reads more channels, which it ignores at first, and
+    whose last layer is zero."""
+    state, target = network.state_dict(), wider.state_dict()
+    patches = network.patch**2
+    old, new = network.in_channels * patches, wider.in_channels * patches
+    name = "lifting.convolution.weight"
+    weight = torch.zeros_like(target[name])
+    weight[:, :old] = state[name][:, :old]
+    weight[:, new:] = state[name][:, old:]
+    state[name] = weight
+    for part in ("weight", "bias"):
+        state[f"projection.convolution.{part}"] = torch.zeros_like(
+            state[f"projection.convolution.{part}"]
+        )
+    wider.load_state_dict(state)
 
 
 def denoiser(

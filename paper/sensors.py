@@ -28,10 +28,11 @@ from torch import Tensor
 from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import Observed, Problem, Sensors, equation_named
 from neuralsolver.samplers import ExactPosterior, Samples
-from neuralsolver.samplers.finish import finished
+from neuralsolver.samplers.diffusion_ens import finish
 from neuralsolver.solvers.metrics import four_digits, relative_error, residual_mse
 from neuralsolver.training.card import CARD, machine, read_card
 from neuralsolver.training.library import SHIPPED, load, load_sampler
+from paper.baselines.projection import finish_by_least_norm
 from paper.rows import Row, append_row, combined, read_rows
 from paper.versions import version_of
 
@@ -260,16 +261,18 @@ def draw(case: Case, instances: Instances, base: list[Samples] | None = None) ->
     """The samples of a case with what they cost; `base` are those that it only has to finish."""
     name = case.task.equation
     if base is None:
-        sampler = load_sampler(name, case.method, case.steps)
+        guided = case.method == "diffusion-ens" and "solution" in case.task.sees
+        method = "diffusion-ens-guided" if guided else case.method
+        sampler = load_sampler(name, method, case.steps)
         begin = time.process_time()
         drawn = sampler.sample_each(instances.observed, case.task.samples, instances.seeds)
         spent = 0.0
     else:
-        how = {"gn": "gauss-newton"}.get(finish := case.method.partition("+")[2], finish)
-        solver = load(name) if how == "ens" else None
+        solver, spent = load(name), base[0].notes["cpu_seconds"]
         sizes = load_sampler(name, "palette").denoiser.sizes  # type: ignore[attr-defined]
         begin = time.process_time()
-        drawn, spent = finished(base, how, sizes, solver), base[0].notes["cpu_seconds"]
+        by_solver = case.method.endswith("+ens")
+        drawn = finish(base, sizes, solver) if by_solver else finish_by_least_norm(base)
     spent += (time.process_time() - begin) / len(drawn)
     return [replace(s, notes={**s.notes, "cpu_seconds": spent}) for s in drawn]
 
@@ -299,8 +302,8 @@ def evaluate_sensors(
             report(number / len(missing), f"{case.task.equation} {case.method}")
         if instances is None or instances.task != case.task:
             instances, drawn = Instances(case.task, seed), {}
-        base, _, finish = case.method.partition("+")
-        samples = draw(case, instances, drawn.get(base) if finish else None)
+        base, _, finished = case.method.partition("+")
+        samples = draw(case, instances, drawn.get(base) if finished else None)
         drawn[case.method] = samples
         append_row(file, measure(case, instances, samples))
     return file

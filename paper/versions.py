@@ -28,7 +28,7 @@ GENERATIVE = (
     "paper.baselines.forward_sampler",
     "paper.baselines.diffusion_pde",
     "paper.baselines.pcfm",
-    "samplers.projection",
+    "paper.baselines.projection",
 )
 MINIMISERS = (
     "paper.baselines.minimisers",

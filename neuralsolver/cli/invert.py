@@ -50,7 +50,7 @@ def invert(
         str | None,
         typer.Option(
             help="exact, ens, es-mda, gauss-newton, total-variation, chain, spline, palette, "
-            "diffusion-ens (+gn, +ens). [default: chosen by the problem]"
+            "diffusion-ens (+ens). [default: chosen by the problem]"
         ),
     ] = None,
     prior: Annotated[

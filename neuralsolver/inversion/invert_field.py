@@ -237,7 +237,7 @@ def _by_sampler(
         raise InvalidInput("sensors", f"at least {FEWEST} for {method}", len(observed.sensors))
     name = observed.equation.name
     sampler = ExactPosterior(fitted=True) if fitted else load_sampler(name, method, steps)
-    single = method in FILLS or method == "correction"
+    single = method in FILLS
     drawn = sampler.sample(observed, 1 if single else count, seed, told)
     if single or count == 1:
         drawn.notes["single"] = True

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,11 +27,12 @@ from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import Darcy, Equation, Helmholtz, Poisson
 from neuralsolver.equations.base import Array
 from neuralsolver.equations.darcy import REFERENCE_PERMEABILITY
+from neuralsolver.equations.sensors import Observed, Sensors
+from neuralsolver.errors import InvalidInput
 from neuralsolver.reference.fills import nearest_sensor, thin_plate_spline
 from neuralsolver.samplers.edm import SIGMA_DATA
 
 CONDITION_CHANNELS = 5
-MEASURED_COUNTS = (50, 100, 200, 500, 1000)
 FAR = 2.0
 """What the two channels of distance say where there is no sensor at all."""
 
@@ -141,15 +143,9 @@ class Conditions:
         return self._each(lambda t: t[index])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Conditions:
-        return replace(
-            self,
-            fill=change(self.fill),
-            filled_solution=change(self.filled_solution),
-            mask=change(self.mask),
-            distance=change(self.distance),
-            counts=change(self.counts),
-            scale=change(self.scale),
-        )
+        parts = ("fill", "filled_solution", "mask", "distance", "counts", "scale")
+        changed: dict[str, Any] = {name: change(getattr(self, name)) for name in parts}
+        return replace(self, **changed)
 
 
 def conditions(
@@ -164,20 +160,19 @@ def conditions(
     for i, (positions, values) in enumerate(sensors):
         if len(positions) == 0:
             continue
-        encoded = encode_inputs(equation, torch.from_numpy(values)[:, None, None, None])
-        spline = thin_plate_spline(positions, encoded.flatten().numpy(), resolution)
-        fill[i, 0] = centred(equation, spline)
+        fill[i, 0] = centred(equation, filled(equation, positions, values, resolution))
         distance[i, 0] = nearest_sensor(positions, resolution)[0]
         nearest = np.rint(positions * (resolution - 1)).astype(np.int64)
         mask[i, 0, nearest[:, 0], nearest[:, 1]] = 1.0
     counts = torch.tensor([len(positions) for positions, _ in sensors])
-    filled = solve_fill(equation, torch.from_numpy(fill))
-    filled[counts == 0] = 0.0
+    inputs = decode_inputs(equation, torch.from_numpy(fill), False)
+    solved = torch.from_numpy(solve_reference(equation, inputs.numpy()).solution)
+    solved[counts == 0] = 0.0
     scale = torch.tensor([sizes.of(int(count)) for count in counts], dtype=torch.float64)
     return Conditions(
         equation,
         torch.from_numpy(fill),
-        filled,
+        solved,
         torch.from_numpy(mask),
         torch.from_numpy(distance),
         counts,
@@ -186,44 +181,21 @@ def conditions(
     )
 
 
-def solve_fill(equation: Equation, encoded: Tensor) -> Tensor:
-    """The solution that an estimated input drives, by the reference solver."""
-    inputs = decode_inputs(equation, encoded, False)
-    return torch.from_numpy(solve_reference(equation, inputs.numpy()).solution)
+def filled(
+    equation: Equation,
+    positions: Array,
+    values: Array,
+    resolution: int,
+    interpolate: Callable[[Array, Array, int], Array] = thin_plate_spline,
+) -> Array:
+    """The input (as networks see it) interpolated between its values at sensors, (n, n)."""
+    encoded = encode_inputs(equation, torch.from_numpy(values)[:, None, None, None])
+    return interpolate(positions, encoded.flatten().numpy(), resolution)
 
 
-def random_positions(rng: np.random.Generator, resolution: int, count: int) -> Array:
-    """`count` different grid points (N, 2)."""
-    chosen = rng.choice(resolution**2, count, replace=False)
-    return np.stack(np.divmod(chosen, resolution), 1) / (resolution - 1)
-
-
-def measure_sizes(equation: Equation, resolution: int, seed: int = 20, fields: int = 8) -> Sizes:
-    """Sizes measured on random fields with random sensors on the grid."""
-    rng = np.random.default_rng(seed)
-    counts = [count for count in MEASURED_COUNTS if count <= resolution**2 // 4]
-    if len(counts) < 2:
-        counts = [resolution**2 // 16, resolution**2 // 4]
-    drawn = np.stack([equation.sample(rng, resolution) for _ in range(8 * fields)])
-    solved = solve_reference(equation, drawn)
-    inputs, u = torch.from_numpy(solved.inputs), torch.from_numpy(solved.solution)
-    encoded = encode_inputs(equation, inputs)
-    prior = (_rms(encoded), _rms(u))
-    unit = Sizes(prior, ((0.0, 0.0), (0.0, 0.0)))
-    logs = []
-    for count in counts:
-        sets = []
-        for field in drawn[:fields]:
-            positions = random_positions(rng, resolution, count)
-            index = np.rint(positions * (resolution - 1)).astype(np.int64)
-            sets.append((positions, field[0][index[:, 0], index[:, 1]]))
-        told = conditions(equation, resolution, sets, unit)
-        first = _rms(encoded[:fields] - told.fill)
-        logs.append(np.log([first, _rms(u[:fields] - told.filled_solution)]))
-    slopes = np.polyfit(np.log(counts), np.array(logs), 1)
-    law = tuple((float(slopes[1, i]), float(slopes[0, i])) for i in (0, 1))
-    return Sizes(prior, (law[0], law[1]))
-
-
-def _rms(values: Tensor) -> float:
-    return float(values.square().mean().sqrt())
+def input_sensors(observed: Observed) -> Sensors:
+    """The sensors of the input, when there are no others."""
+    if not observed.inputs_only:
+        expected = f"sensors of {observed.equation.input_names[0]} only"
+        raise InvalidInput("sensors", expected, "sensors of the solution")
+    return observed.sensors

@@ -11,31 +11,34 @@ is; e = J_diag⁻¹ r / c_out, the change of û that one Jacobi sweep proposes, 
 answer of N, which learns to take the part of it that is right. N starts as a copy of the base
 network with a last layer of zeros: D_ENS begins as D_base.
 
-What may be done to its samples afterwards is in `finish`.
+Its samples leave a residual, which a solver removes afterwards (`finish`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import torch
+from scipy.fft import dstn
 from torch import Tensor, nn
 
-from neuralsolver.equations import Problem
+from neuralsolver.equations import Darcy, Equation, Problem
 from neuralsolver.equations.jacobian import jacobian_diagonal
 from neuralsolver.equations.sensors import Observed
-from neuralsolver.errors import InvalidInput
-from neuralsolver.samplers.conditions import Conditions, decode_inputs
-from neuralsolver.samplers.denoiser import PALETTE_CHANNELS, Denoiser
+from neuralsolver.fields.stencils import from_interior, interior, laplacian_eigenvalues
+from neuralsolver.samplers.conditions import Conditions, Sizes, decode_inputs
 from neuralsolver.samplers.edm import SIGMA_DATA, Schedule, precondition
-from neuralsolver.samplers.finish import finished
-from neuralsolver.samplers.palette import Palette
+from neuralsolver.samplers.exact import linear_map
+from neuralsolver.samplers.palette import PALETTE_CHANNELS, Denoiser, Palette
 from neuralsolver.samplers.samples import Samples, Told
 from neuralsolver.solvers.loop import Solver
 from neuralsolver.solvers.norms import residual_norm
 
 ERROR_CHANNELS = PALETTE_CHANNELS + 4
+SOLVED = 1e-10
+"""The relative residual of finished samples."""
 LARGEST_SIGNAL = 5.0
 """Early estimates are far from any solution; what their residual proposes is cut off here."""
 
@@ -78,26 +81,14 @@ def error_signal(estimate: Tensor, told: Conditions) -> tuple[Tensor, Tensor]:
     return residual / size, SIGMA_DATA * proposed / told.scale[:, 1:]
 
 
-def widen(network: Any, wider: Any) -> None:
-    """Copy a trained network into one that reads more channels, which it ignores at first, and
-    whose last layer is zero."""
-    state, target = network.state_dict(), wider.state_dict()
-    patches = network.patch**2
-    old, new = network.in_channels * patches, wider.in_channels * patches
-    name = "lifting.convolution.weight"
-    weight = torch.zeros_like(target[name])
-    weight[:, :old] = state[name][:, :old]
-    weight[:, new:] = state[name][:, old:]
-    state[name] = weight
-    for part in ("weight", "bias"):
-        state[f"projection.convolution.{part}"] = torch.zeros_like(
-            state[f"projection.convolution.{part}"]
-        )
-    wider.load_state_dict(state)
-
-
 class DiffusionENS(Palette):
-    """The sampler; `finish` is "", "gauss-newton", or "ens" with a solver (see `finish`)."""
+    """The sampler.
+
+    Args:
+        denoiser: A network that reads the residual.
+        schedule: The noise levels; EDM's with 50 steps unless given.
+        solver: Makes input and solution of every sample agree (`finish`); none leaves a residual.
+    """
 
     name = "diffusion-ens"
 
@@ -105,14 +96,10 @@ class DiffusionENS(Palette):
         self,
         denoiser: ErrorConditionedDenoiser,
         schedule: Schedule | None = None,
-        *,
-        finish: str = "",
         solver: Solver | None = None,
     ) -> None:
-        if (finish == "ens") != (solver is not None):
-            raise InvalidInput("solver", "one for the finish ens, and only for it", solver)
         super().__init__(denoiser, schedule)
-        self.finish, self.solver = finish, solver
+        self.solver = solver
 
     def sample_each(
         self,
@@ -122,6 +109,66 @@ class DiffusionENS(Palette):
         told: Told | None = None,
     ) -> list[Samples]:
         drawn = super().sample_each(observed, count, seeds, told)
-        if not self.finish:
-            return drawn
-        return finished(drawn, self.finish, self.denoiser.sizes, self.solver)
+        return drawn if self.solver is None else finish(drawn, self.denoiser.sizes, self.solver)
+
+
+def finish(samples: Sequence[Samples], sizes: Sizes, solver: Solver) -> list[Samples]:
+    """Samples of several problems of one equation and grid, solved to 1e-10 in one batch.
+
+    A denoiser knows the smooth part of a solution better than that of the input, which it has to
+    find under the rough one. Where the input enters linearly, both are therefore first moved by the
+    least amount, in the units of the denoiser, that makes them agree: u keeps its smooth part and f
+    its rough one.
+    """
+    begin = time.perf_counter()
+    counts = [len(sample) for sample in samples]
+    inputs = torch.cat([sample.inputs for sample in samples])
+    u = torch.cat([sample.solutions for sample in samples])
+    first = samples[0].observed
+    scale = [sizes.of(len(s.observed.sensors)) for s in samples for _ in range(len(s))]
+    inputs, u = nearest_pair(first.equation, inputs, u, torch.tensor(scale, dtype=u.dtype))
+    solution = solver.solve(first.complete(inputs), u0=u, tolerance=SOLVED)
+    notes = {}
+    if solution.error_bound is not None:
+        notes["error_bound"] = float(solution.error_bound.max())
+    seconds = (time.perf_counter() - begin) / len(samples)
+    return [
+        replace(
+            sample,
+            inputs=part,
+            solutions=solved,
+            seconds=sample.seconds + seconds,
+            method=f"{sample.method}+ens",
+            notes={**sample.notes, **notes},
+        )
+        for sample, part, solved in zip(
+            samples, torch.split(inputs, counts), torch.split(solution.tensor, counts), strict=True
+        )
+    ]
+
+
+def nearest_pair(
+    equation: Equation, inputs: Tensor, u: Tensor, scale: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The nearest pair with (Δ + s)u = c f, distances in units of `scale` (B, 2).
+
+    With L = Δ + s, which the sine transform makes diagonal, and the multiplier μ,
+
+        (s_u² L² + s_f² c²) μ = Lu − c f,      u ← u − s_u² L μ,      f ← f + s_f² c μ
+
+    An input of two phases cannot move by a little: that pair is returned as it is.
+    """
+    if isinstance(equation, Darcy):
+        return inputs, u
+    solution, n = linear_map(equation), u.shape[-1]
+    variance_f, variance_u = (scale[:, i, None, None, None].square() for i in (0, 1))
+    symbol = solution.shift - laplacian_eigenvalues(n).to(u)
+
+    def transform(field: Tensor) -> Tensor:
+        # this transform is its own inverse
+        return torch.from_numpy(dstn(field.numpy(), type=1, axes=(-2, -1), norm="ortho"))
+
+    missed = symbol * transform(interior(u)) - solution.factor * transform(interior(inputs))
+    multiplier = missed / (variance_u * symbol**2 + variance_f * solution.factor**2)
+    u = u - from_interior(transform(variance_u * symbol * multiplier))
+    return inputs + from_interior(transform(variance_f * solution.factor * multiplier)), u

@@ -46,11 +46,6 @@ def precondition(sigma: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return skip, sigma * SIGMA_DATA / total.sqrt(), 1 / total.sqrt(), sigma.log() / 4
 
 
-def loss_weight(sigma: Tensor) -> Tensor:
-    """1/c_out²: errors of F count alike at every noise level."""
-    return (sigma**2 + SIGMA_DATA**2) / (sigma * SIGMA_DATA) ** 2
-
-
 Denoise = Callable[[Tensor, Tensor], Tensor]
 
 

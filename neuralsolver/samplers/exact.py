@@ -27,7 +27,7 @@ from neuralsolver.errors import InvalidInput
 from neuralsolver.reference.fills import nearest_value, thin_plate_spline
 from neuralsolver.reference.posterior import GaussianPosterior, LinearMap
 from neuralsolver.reference.truncated import SignedGaussian, effective_size
-from neuralsolver.samplers.conditions import centred, decode_inputs, encode_inputs
+from neuralsolver.samplers.conditions import centred, decode_inputs, filled, input_sensors
 from neuralsolver.samplers.samples import Drawn, Sampler, Told
 
 BURN_IN = 40
@@ -192,7 +192,6 @@ class Fill(Sampler):
         if name not in FILLS:
             raise InvalidInput("fill", " or ".join(FILLS), name)
         self.name = name
-        self.fill = FILLS[name]
 
     def _draw(
         self, observed: Sequence[Observed], count: int, seeds: Sequence[int], told: Told
@@ -201,24 +200,14 @@ class Fill(Sampler):
         for problem in observed:
             sensors = input_sensors(problem)
             equation = problem.equation
-            seen = torch.from_numpy(sensors.values)[:, None, None, None]
-            encoded = encode_inputs(equation, seen).flatten().numpy()
-            filled = self.fill(sensors.positions, encoded, problem.resolution)
+            seen = (sensors.positions, sensors.values, problem.resolution)
+            field = filled(equation, *seen, FILLS[self.name])
             if self.name == "centred-spline":
-                filled = centred(equation, filled)
-            field = _tensor(filled[None])
-            inputs = decode_inputs(equation, field, True)
+                field = centred(equation, field)
+            inputs = decode_inputs(equation, _tensor(field[None]), True)
             u = torch.from_numpy(solve_reference(equation, inputs.numpy()).solution)
             drawn.append((inputs.expand(count, -1, -1, -1), u.expand(count, -1, -1, -1), {}))
         return drawn
-
-
-def input_sensors(observed: Observed) -> Sensors:
-    """The sensors of the input, when there are no others."""
-    if not observed.inputs_only:
-        expected = f"sensors of {observed.equation.input_names[0]} only"
-        raise InvalidInput("sensors", expected, "sensors of the solution")
-    return observed.sensors
 
 
 def _amplitude(equation: Equation) -> float:

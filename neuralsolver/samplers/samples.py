@@ -7,7 +7,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,16 +75,12 @@ class Samples:
             return (self.marginal - low) / (high - low)
         return (self.inputs[:, 0] > math.sqrt(low * high)).double().mean(0)
 
-    @cached_property
-    def residual_norms(self) -> Tensor:
-        """The RMS residual of every sample."""
-        return residual_norm(self.problem.residual(self.solutions))
-
     @property
     def relative_residual(self) -> Tensor:
-        """The same over the residual of the zero field."""
+        """The RMS residual of every sample over that of the zero field."""
         problem = self.problem
-        return self.residual_norms / residual_norm(problem.residual(problem.zeros()))
+        of_zero = residual_norm(problem.residual(problem.zeros()))
+        return residual_norm(problem.residual(self.solutions)) / of_zero
 
     @property
     def mismatch(self) -> Tensor:

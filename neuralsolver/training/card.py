@@ -30,8 +30,8 @@ from neuralsolver.files import read_regular
 from neuralsolver.inversion.corrector import Corrector
 from neuralsolver.limits import RESOLUTION, Choice, Float, Int
 from neuralsolver.samplers.conditions import Sizes
-from neuralsolver.samplers.denoiser import Denoiser
 from neuralsolver.samplers.diffusion_ens import ErrorConditionedDenoiser
+from neuralsolver.samplers.palette import Denoiser
 from neuralsolver.solvers.error_signals import ERROR_SIGNALS
 from neuralsolver.solvers.neural_solver import READABLE, NeuralSolver
 

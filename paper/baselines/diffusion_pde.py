@@ -23,8 +23,8 @@ from torch import Tensor
 from neuralsolver.equations import Darcy
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.stencils import wide_divergence
-from neuralsolver.samplers.denoiser import AnyDenoiser
 from neuralsolver.samplers.edm import SIGMA_DATA, Schedule, initial_noise
+from neuralsolver.samplers.palette import AnyDenoiser
 from neuralsolver.samplers.samples import Told
 from paper.baselines.measurement import Constrained, Measurement
 

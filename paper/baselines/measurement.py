@@ -21,10 +21,43 @@ from neuralsolver.equations import Problem
 from neuralsolver.equations.sensors import Observed
 from neuralsolver.errors import InvalidInput
 from neuralsolver.samplers.conditions import Sizes, conditions, decode_inputs, encode_inputs
-from neuralsolver.samplers.denoiser import AnyDenoiser
 from neuralsolver.samplers.edm import SIGMA_DATA
-from neuralsolver.samplers.palette import LARGEST_BATCH, check_same, sample_seed
+from neuralsolver.samplers.palette import LARGEST_BATCH, AnyDenoiser, check_same, sample_seed
 from neuralsolver.samplers.samples import Drawn, Sampler, Told
+
+
+class PointValues:
+    """What equally many sensors of each of B problems see of pairs (B, 2, n, n)."""
+
+    def __init__(self, observed: Sequence[Observed]) -> None:
+        counts = {len(problem.sensors) for problem in observed}
+        if len(counts) > 1:
+            raise InvalidInput("sensors", "equally many in every problem", sorted(counts))
+        self.resolution = observed[0].resolution
+        places = [problem._places for problem in observed]
+        self.channel, corners, self.shares = (
+            torch.stack(part) for part in zip(*places, strict=True)
+        )
+        self.index = self.channel[:, :, None] * self.resolution**2 + corners
+        self.values = torch.stack(
+            [torch.from_numpy(problem.sensors.values) for problem in observed]
+        )
+
+    @property
+    def of_solution(self) -> Tensor:
+        """Which sensors see the solution, (B, N)."""
+        return self.channel == 1
+
+    def read(self, pairs: Tensor) -> Tensor:
+        """What the sensors would see, (B, N)."""
+        seen = pairs.flatten(1).gather(1, self.index.flatten(1)).view(self.index.shape)
+        return (seen * self.shares.to(seen)).sum(-1)
+
+    def spread(self, rows: Tensor) -> Tensor:
+        """The transpose of `read`."""
+        n, values = self.resolution, (rows[..., None] * self.shares).flatten(1)
+        flat = values.new_zeros(len(rows), 2 * n * n)
+        return flat.scatter_add(1, self.index.flatten(1), values).view(-1, 2, n, n)
 
 
 class Measurement:
@@ -32,37 +65,23 @@ class Measurement:
 
     def __init__(self, observed: Sequence[Observed], sizes: Sizes) -> None:
         first = observed[0]
-        counts = {len(problem.sensors) for problem in observed}
-        if len(counts) > 1:
-            raise InvalidInput("sensors", "equally many in every problem", sorted(counts))
         self.equation, self.resolution = first.equation, first.resolution
+        self.sensors = PointValues(observed)
         nothing = (np.zeros((0, 2)), np.zeros(0))
         self.told = conditions(first.equation, first.resolution, [nothing] * len(observed), sizes)
-        places = [problem._places for problem in observed]
-        self.channel, self.corners, self.shares = (
-            torch.stack([place[i] for place in places]) for i in range(3)
-        )
-        self.values = torch.stack([self._units(problem, sizes) for problem in observed])
-
-    def _units(self, problem: Observed, sizes: Sizes) -> Tensor:
-        """What the sensors saw, in units of x."""
-        values = torch.from_numpy(problem.sensors.values)
-        inputs = encode_inputs(problem.equation, values[:, None, None, None]).flatten()
-        of_solution = torch.tensor([name == "solution" for name in problem.sensors.fields])
-        seen = torch.where(of_solution, values / sizes.prior[1], inputs / sizes.prior[0])
-        return SIGMA_DATA * seen
+        values = self.sensors.values
+        inputs = encode_inputs(first.equation, values[:, None, :, None])[:, 0, :, 0]
+        seen = torch.where(self.of_solution, values / sizes.prior[1], inputs / sizes.prior[0])
+        self.values = SIGMA_DATA * seen
 
     @property
     def of_solution(self) -> Tensor:
         """Which sensors see the solution, (B, N)."""
-        return self.channel == 1
+        return self.sensors.of_solution
 
     def mismatch(self, x: Tensor) -> Tensor:
         """m(x)."""
-        flat = x.flatten(2)
-        index = self.channel[:, :, None] * flat.shape[-1] + self.corners
-        gathered = flat.flatten(1).gather(1, index.flatten(1)).view(index.shape)
-        return (gathered * self.shares.to(x)).sum(-1) - self.values.to(x)
+        return self.sensors.read(x) - self.values.to(x)
 
     def pair(self, x: Tensor, final: bool = False) -> tuple[Tensor, Tensor]:
         """The input and the solution of x."""

@@ -18,11 +18,11 @@ from torch import Tensor
 from neuralsolver.equations import Darcy, Problem
 from neuralsolver.equations.darcy import REFERENCE_PERMEABILITY
 from neuralsolver.fields.stencils import from_interior, interior
-from neuralsolver.samplers.denoiser import AnyDenoiser
 from neuralsolver.samplers.edm import SIGMA_DATA, Schedule, initial_noise
-from neuralsolver.samplers.projection import EPSILON, least_norm_step, project, sine_table
+from neuralsolver.samplers.palette import AnyDenoiser
 from neuralsolver.samplers.samples import Told
 from paper.baselines.measurement import Constrained, Measurement
+from paper.baselines.projection import EPSILON, least_norm_step, project, sine_table
 
 CG_ITERATIONS = 60
 SIGMA_MAX = Schedule().sigma_max

@@ -12,11 +12,10 @@ from neuralsolver.equations import Darcy, Poisson
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.models import SongUNet
 from neuralsolver.samplers import Denoiser, ErrorConditionedDenoiser
-from neuralsolver.samplers.conditions import measure_sizes
-from neuralsolver.samplers.denoiser import PALETTE_CHANNELS
-from neuralsolver.samplers.diffusion_ens import ERROR_CHANNELS, widen
+from neuralsolver.samplers.diffusion_ens import ERROR_CHANNELS
+from neuralsolver.samplers.palette import PALETTE_CHANNELS
 from neuralsolver.training import Card, Plan, fit, load, load_model, save_model
-from paper.denoiser_training import ObservedInstances, denoising
+from paper.denoiser_training import ObservedInstances, denoising, measure_sizes, widen
 
 N = 16
 SIZE = {"width": 8, "multipliers": (1, 2), "patch": 2}

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from neuralsolver.reference.posterior import field_prior
-from neuralsolver.samplers.conditions import measure_sizes
 from neuralsolver.samplers.edm import SIGMA_DATA
 from neuralsolver.samplers.exact import linear_map
+from paper.denoiser_training import measure_sizes
 
 
 class GaussianDenoiser:

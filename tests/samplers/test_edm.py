@@ -11,7 +11,6 @@ from neuralsolver.samplers.edm import (
     Schedule,
     heun_steps,
     initial_noise,
-    loss_weight,
     precondition,
 )
 from tests.samplers.gaussian import GaussianDenoiser
@@ -37,7 +36,6 @@ def test_input_and_target_of_the_network_have_unit_size(sigma):
     assert float((scale * noisy).std()) == pytest.approx(1, rel=0.02)
     assert float(((clean - skip * noisy) / out).std()) == pytest.approx(1, rel=0.02)
     assert float(level) == pytest.approx(torch.tensor(sigma).log().item() / 4, abs=1e-6)
-    assert float(loss_weight(torch.tensor(sigma))) == pytest.approx(float(out) ** -2, rel=1e-5)
 
 
 def test_noise_depends_on_the_seed_of_its_sample_only():

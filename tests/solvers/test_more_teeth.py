@@ -11,12 +11,12 @@ import torch
 
 from neuralsolver.data.reference_solver import ReferenceSolver
 from neuralsolver.equations import Helmholtz, Observed, Poisson, Sensors
-from neuralsolver.samplers import Correction
 from neuralsolver.serve.mailbox import Mailbox
 from neuralsolver.serve.telemetry import Telemetry
 from neuralsolver.training import fit
 from neuralsolver.training.presets import SCALES
 from neuralsolver.training.recipes import make_plan, make_solver
+from paper.baselines.mismatch_correction import Correction
 from tests.samplers.test_samplers import N, observed
 from tests.training.job import InMemory
 

@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from neuralsolver.data.reference_solver import ReferenceSolver
-from neuralsolver.equations import Darcy, Helmholtz, Observed, Poisson, Sensors
+from neuralsolver.equations import Darcy, Observed, Poisson, Sensors
 from neuralsolver.errors import InvalidInput
-from neuralsolver.samplers import Correction, ExactPosterior, Fill, Palette, Schedule
-from neuralsolver.samplers.conditions import centred, conditions
-from neuralsolver.samplers.projection import least_residual
+from neuralsolver.samplers import ExactPosterior, Palette, Schedule
+from paper.baselines.guidance import Guided
+from paper.baselines.mismatch_correction import Correction
+from paper.baselines.projection import least_residual
 from tests.samplers.gaussian import GaussianDenoiser
 from tests.samplers.test_samplers import N, error, observed
 
@@ -45,33 +46,10 @@ def test_problems_with_different_numbers_of_sensors_are_corrected_alike():
     torch.testing.assert_close(together[1].solutions, alone.solutions)
 
 
-def test_the_fill_of_a_source_has_no_mean_and_one_of_a_permeability_keeps_it():
-    field = np.random.default_rng(0).standard_normal((N, N)) + 3.0
-    weights = np.ones(N)
-    weights[[0, -1]] = 0.5
-    for equation in (Poisson(), Helmholtz()):
-        assert abs(weights @ centred(equation, field) @ weights) < 1e-10
-    assert centred(Darcy(), field) is field
-    # every cosine but the constant has no mean in this sense
-    cosine = np.cos(3 * np.pi * np.arange(N) / (N - 1))[:, None] * np.ones(N)
-    np.testing.assert_allclose(centred(Poisson(), cosine), cosine, atol=1e-14)
-
-
-def test_a_centred_spline_is_better_than_a_spline():
-    errors = []
-    for name in ("spline", "centred-spline"):
-        found = []
-        for seed in range(8):
-            problem, _, u = observed(Poisson(), seed=seed)
-            found.append(error(Fill(name).sample(problem, 1).mean[1], u))
-        errors.append(np.mean(found))
-    assert errors[1] < 0.95 * errors[0]
-
-
 def test_guidance_with_an_exact_denoiser_is_the_exact_posterior():
     problem, _, u = observed(Poisson(), 20, sees=("solution",))
     denoiser = GaussianDenoiser(Poisson(), N)
-    guided = Palette(denoiser, Schedule(30)).sample(problem, 16, seed=1)
+    guided = Guided(denoiser, Schedule(30)).sample(problem, 16, seed=1)
     exact = ExactPosterior().sample(problem, 100)
     free = Palette(denoiser, Schedule(30)).sample(observed(Poisson(), 4)[0], 16, seed=1)
     assert float(guided.mismatch.max()) < 0.05
@@ -88,7 +66,7 @@ def test_sensors_of_the_solution_must_be_equally_many():
         Observed(Poisson(), N, Sensors(places * 2, names, np.ones(8)))
         for names in (["source"] * 4 + ["solution"] * 4, ["source"] * 5 + ["solution"] * 3)
     )
-    sampler = Palette(GaussianDenoiser(Poisson(), N), Schedule(2))
+    sampler = Guided(GaussianDenoiser(Poisson(), N), Schedule(2))
     with pytest.raises(InvalidInput, match="equally many"):
         sampler.sample_each([first, second], 1, [0, 0])
 
@@ -100,21 +78,3 @@ def test_the_least_residual_of_a_system_that_is_not_symmetric():
     right[1] = 0.0
     found = least_residual(lambda rows: rows @ matrix.T, right, 9, 1e-12)
     torch.testing.assert_close(found @ matrix.T, right)
-
-
-def test_the_network_is_told_of_the_input_only():
-    problem, inputs, _ = observed(Poisson(), 30, sees=("input", "solution"))
-    seen = problem.sensors.of("source")
-    told = conditions(
-        Poisson(), N, [(seen.positions, seen.values)], GaussianDenoiser(Poisson(), N).sizes
-    )
-    assert int(told.counts[0]) == 30
-    assert float((told.fill - inputs).norm() / inputs.norm()) < 0.5
-
-
-def test_sensors_on_a_line_are_refused():
-    places = np.stack([np.linspace(0, 1, 6), np.full(6, 0.5)], 1)
-    problem = Observed(Poisson(), N, Sensors(places, "source", np.arange(6.0)))
-    for sampler in (Fill(), Palette(GaussianDenoiser(Poisson(), N), Schedule(2))):
-        with pytest.raises(InvalidInput, match="not on one line"):
-            sampler.sample(problem, 1)

@@ -29,9 +29,10 @@ from neuralsolver.equations.sensors import Observed
 from neuralsolver.errors import InvalidInput
 from neuralsolver.samplers.conditions import decode_inputs, encode_inputs
 from neuralsolver.samplers.palette import check_same
-from neuralsolver.samplers.projection import least_residual
 from neuralsolver.samplers.samples import Drawn, Sampler, Told
 from neuralsolver.solvers.loop import Solver
+from paper.baselines.measurement import PointValues
+from paper.baselines.projection import least_residual
 
 STEPS = 200
 FITTED = 1e-4
@@ -67,22 +68,24 @@ class Correction(Sampler):
     def _corrected(self, observed: Sequence[Observed]) -> Tensor:
         """The inputs (as networks see them) that the steps lead to."""
         seen = _Sensing(observed)
+        sees_solution = bool(seen.of_solution.any())
         equation, noise = observed[0].equation, observed[0].sensors.noise
-        if seen.solution and isinstance(equation, Darcy):
+        if sees_solution and isinstance(equation, Darcy):
             expected = f"sensors of {equation.input_names[0]} only"
             raise InvalidInput("sensors", expected, "sensors of the solution")
 
         def field(rows: Tensor) -> Tensor:
-            spread = seen.spread(rows)
+            spread = seen.spread(rows / seen.units)
             change = spread[:, :1]
-            if seen.solution:
+            if sees_solution:
                 change = change + self._solve(equation, spread[:, 1:])
             return _smooth(equation, change)
 
         def product(rows: Tensor) -> Tensor:
             inputs = field(rows)
-            u = self._solve(equation, inputs) if seen.solution else torch.zeros_like(inputs)
-            return seen.read(torch.cat([inputs, u], 1)) + (noise / seen.units) ** 2 * rows
+            u = self._solve(equation, inputs) if sees_solution else torch.zeros_like(inputs)
+            read = seen.read(torch.cat([inputs, u], 1)) / seen.units
+            return read + (noise / seen.units) ** 2 * rows
 
         return field(least_residual(product, seen.values / seen.units, self.steps, FITTED))
 
@@ -90,36 +93,18 @@ class Correction(Sampler):
         return self.solver.solve(Problem(equation, inputs), tolerance=SOLVED).tensor
 
 
-class _Sensing:
-    """H of equally many sensors of each of several problems, in units of what they saw."""
+class _Sensing(PointValues):
+    """The same sensors in units of what they saw."""
 
     def __init__(self, observed: Sequence[Observed]) -> None:
-        self.points = observed[0].resolution ** 2
-        places = [problem._places for problem in observed]
-        channel, corners, self.shares = (torch.stack(part) for part in zip(*places, strict=True))
-        self.index = (channel[:, :, None] * self.points + corners).flatten(1)
-        of_solution = channel == 1
-        self.solution = bool(of_solution.any())
-        values = torch.stack([torch.from_numpy(problem.sensors.values) for problem in observed])
-        encoded = encode_inputs(observed[0].equation, values[:, None, :, None])[:, 0, :, 0]
-        self.values = torch.where(of_solution, values, encoded)
-        self.units = torch.ones_like(values)
-        for chosen in (of_solution, ~of_solution):
+        super().__init__(observed)
+        encoded = encode_inputs(observed[0].equation, self.values[:, None, :, None])[:, 0, :, 0]
+        self.values = torch.where(self.of_solution, self.values, encoded)
+        self.units = torch.ones_like(self.values)
+        for chosen in (self.of_solution, ~self.of_solution):
             square = torch.where(chosen, self.values**2, 0.0).sum(1) / chosen.sum(1).clamp_min(1)
-            size = square.sqrt()[:, None].expand_as(values)
+            size = square.sqrt()[:, None].expand_as(self.values)
             self.units = torch.where(chosen & (size > 0), size, self.units)
-
-    def read(self, fields: Tensor) -> Tensor:
-        """What the sensors would see of fields (B, 2, n, n), in their units."""
-        gathered = fields.flatten(1).gather(1, self.index).view(self.shares.shape)
-        return (gathered * self.shares).sum(-1) / self.units
-
-    def spread(self, rows: Tensor) -> Tensor:
-        """The transpose of `read`."""
-        values = ((rows / self.units)[..., None] * self.shares).flatten(1)
-        flat = values.new_zeros(len(rows), 2 * self.points).scatter_add(1, self.index, values)
-        n = math.isqrt(self.points)
-        return flat.view(-1, 2, n, n)
 
 
 def _smooth(equation: Equation, change: Tensor) -> Tensor:
