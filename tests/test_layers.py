@@ -11,17 +11,19 @@ PACKAGE = Path(__file__).parents[1] / "neuralsolver"
 
 MAY_IMPORT = {
     "errors": set(),
+    "cancellation": set(),
     "files": {"errors"},
     "limits": {"errors"},
     "progress": set(),
-    "reference": {"errors"},
+    "reference": {"errors", "cancellation"},
     # the random inputs of an equation are drawn by the reference layer, nothing else of it is used
     "fields": {"errors"},
-    "equations": {"errors", "fields", "limits", "reference.random_fields"},
+    "equations": {"errors", "cancellation", "fields", "limits", "reference.random_fields"},
     "data": {"errors", "fields", "files", "limits", "reference", "equations", "solvers"},
     "models": {"errors"},
     "solvers": {
         "errors",
+        "cancellation",
         "fields",
         "plotting",
         "equations",
@@ -39,6 +41,7 @@ MAY_IMPORT = {
     # `invert` asks for the trained networks by name
     "inversion": {
         "errors",
+        "cancellation",
         "equations",
         "reference",
         "samplers",
@@ -60,6 +63,7 @@ MAY_IMPORT = {
     "plotting": {"errors", "files", "equations", "solvers", "samplers", "data", "training"},
     "serve": {
         "errors",
+        "cancellation",
         "inversion",
         "samplers",
         "plotting",

@@ -14,6 +14,7 @@ import math
 import torch
 from torch import Tensor
 
+from neuralsolver.cancellation import checkpoint
 from neuralsolver.fields.fourier import advection, symbols
 
 COURANT = 1.5
@@ -48,6 +49,7 @@ def integrate_flow(
         step = spacing / max(1, count)
         half = torch.exp(-0.5 * step * viscosity * square)
         for _ in range(count):
+            checkpoint()
             modes = _advanced(modes, force, half, step)
         if not count:
             modes = torch.full_like(modes, torch.nan)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from neuralsolver.cancellation import checkpoint
 from neuralsolver.equations.arrays import AskedAxes, real_tensor
 from neuralsolver.equations.base import Equation, generator
 from neuralsolver.equations.fixed_values import FixedValues, WallValues, with_walls
@@ -158,6 +159,7 @@ class Problem:
 
     def residual(self, u: Tensor) -> Tensor:
         """F(u; f), zero where u is known."""
+        checkpoint()
         residual = self.equation.residual(self.space, u, self.inputs)
         return residual if self.fixed is None else residual.masked_fill(self.fixed.mask, 0.0)
 

@@ -21,6 +21,8 @@ import math
 import torch
 from torch import Tensor
 
+from neuralsolver.cancellation import checkpoint
+
 STABLE = 2.5
 """Speed times wavenumber times step; Runge-Kutta 4 oscillates stably up to 2.8."""
 
@@ -52,6 +54,7 @@ class Tangent:
         frames = [w]
         for j in range(modes.shape[1] - 1):
             for i in range(self.substeps):
+                checkpoint()
                 w = self._advanced(w, modes, j, i)
             frames.append(w)
         return e + self._to_points(torch.stack(frames, 1))[:, None]

@@ -19,6 +19,7 @@ from scipy import sparse
 from scipy.linalg import solveh_banded
 from scipy.sparse.linalg import SuperLU, splu
 
+from neuralsolver.cancellation import checkpoint
 from neuralsolver.reference.posterior import bilinear_weights
 
 Array = npt.NDArray[np.float64]
@@ -76,6 +77,7 @@ def sensitivity(u: Array, adjoint: Array) -> Array:
 
 def solve_heads(permeability: Array, source: float | Array = 1.0) -> Array:
     """The interior heads (n − 2, n − 2) by a banded Cholesky factorisation."""
+    checkpoint()
     diagonal, along, across = _couplings(permeability)
     m = len(diagonal)
     band = np.zeros((m + 1, m * m))

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from neuralsolver.cancellation import checkpoint
 from neuralsolver.errors import InvalidInput, ReferenceFailure
 from neuralsolver.reference.elliptic import checked_fields
 from neuralsolver.reference.products import dot, norm
@@ -133,6 +134,7 @@ def _conjugate_gradients(operator: FluxForm, u: Array, residual: Array, target: 
     transform = sine_transform(operator.resolution, single=True)
     energy = 1.0
     for iteration in range(MAX_ITERATIONS):
+        checkpoint()
         size = norm(residual)
         if not size > target:
             return iteration

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from neuralsolver.cancellation import checkpoint
 from neuralsolver.reference.products import Real, dot, norm
 
 
@@ -28,6 +29,7 @@ def minres(
     residual, diagonal, corner = size, 0.0, 0.0
     direction, last_direction = np.zeros_like(right), np.zeros_like(right)
     for iteration in range(max_iterations):
+        checkpoint()
         vector = newer / beta
         product = apply(vector)
         if iteration:

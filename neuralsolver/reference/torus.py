@@ -13,6 +13,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from neuralsolver.cancellation import checkpoint
+
 Array = npt.NDArray[np.float64]
 Spectrum = npt.NDArray[np.complex128]
 
@@ -55,6 +57,7 @@ class Flow:
 
     def tendency(self, modes: Spectrum) -> Spectrum:
         """N(w) = f − v·∇w."""
+        checkpoint()
         a, b = self._points_of(self._velocity * modes)
         product, difference = self._products[1], self._products[0]
         np.multiply(a, b, out=product)

@@ -1,10 +1,10 @@
 """The page and the service: `ens serve`.
 
-One process holds the trained models. A solve is a generator of steps in a worker thread that can be
-interrupted (`solve_steps`, `interruptible`); the event loop takes from it what a client can read
-and drops the rest (`stream`, `mailbox`). Whoever comes while all places are taken waits in a queue
-and sees its position (`admission`). Everything a client sends is bounded before it costs anything
-(`settings`, `gateway`, `requests`).
+One process holds the trained models. A solve is a generator of steps in a worker thread, which ends
+at its next checkpoint when its time is up or its client has left (`solve_steps`, `service`). The
+event loop takes from it what a client can read and drops the rest (`stream`, `mailbox`). Whoever
+comes while all places are taken waits in a queue and sees its position (`admission`). Everything a
+client sends is bounded before it costs anything (`settings`, `gateway`, `requests`).
 
     GET  /                 the page, plain modules and canvas, nothing from other hosts
     GET  /models           what can be solved, with the constants of the training

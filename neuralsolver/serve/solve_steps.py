@@ -2,7 +2,7 @@
 
 The first step is shown at once; then the reference solver is asked, and the first step is shown
 again with its error. Seconds are those spent inside the solver: what showing costs is not counted.
-A solve that is interrupted because its time is up gives its last step.
+A solve whose time is up gives its last step.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from neuralsolver.cancellation import checkpoint
 from neuralsolver.data.reference_solver import ReferenceSolver
 from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput, ReferenceFailure
@@ -113,6 +114,7 @@ class MeasuredSolve:
         self.begun = True
         steps = self.method.solver.iterations(self.problem, **self.method.options)
         while True:
+            checkpoint()
             begin = time.perf_counter()
             try:
                 self.last = next(steps)
@@ -128,7 +130,7 @@ class MeasuredSolve:
                 values.append(numbers[name])
 
     def out_of_time(self) -> Outcome:
-        """What there is after an interruption."""
+        """What there is when the time is up."""
         guess = self.problem.first_guess()
         found = guess if self.last is None or self.last.u.shape != guess.shape else self.last.u
         return self._outcome(Solution.of(self.problem, found.to(self.problem.inputs)), True)

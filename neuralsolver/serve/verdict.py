@@ -80,11 +80,12 @@ def _unconvinced(residual: float | None, steps: int) -> tuple[str, str, str]:
 
 
 def _error(outcome: Outcome) -> tuple[float | None, float | None]:
-    """The proven bound and, where there is none, the estimate."""
+    """The proven bound and, where there is none, the estimate, for which there must be time."""
     solution = outcome.solution
     if solution.error_bound is not None:
         return finite(float(solution.error_bound[0])), None
-    estimate = solution.error_estimate if solution.estimate_is_cheap else None
+    cheap = solution.estimate_is_cheap and not outcome.out_of_time
+    estimate = solution.error_estimate if cheap else None
     return None, None if estimate is None else finite(float(estimate[0]))
 
 

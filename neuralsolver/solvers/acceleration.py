@@ -38,6 +38,7 @@ from scipy.sparse.linalg import aslinearoperator
 from torch import Tensor
 from torch.linalg import vecdot
 
+from neuralsolver.cancellation import checkpoint
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.loop import State, Stepper
 from neuralsolver.solvers.sparse_newton import Vector
@@ -229,6 +230,7 @@ def conjugate_residuals(
     images, moves = (r.new_empty((min(count, 2 * ROWS), len(r))) for _ in range(2))
     yield x.view_as(right), float(r.norm())
     for taken, direction in zip(range(count), cycle(directions), strict=False):
+        checkpoint()
         z = direction(r.view_as(right)).flatten()
         q = operator(z.view_as(right)).flatten()
         for _ in range(2):  # once is not enough where the new one nearly lies among the old ones

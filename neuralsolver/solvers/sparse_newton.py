@@ -20,6 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator, MatrixRankWarning, gmres, spilu, splu
 
+from neuralsolver.cancellation import checkpoint
+
 Vector = npt.NDArray[np.float64]
 Solve = Callable[[Vector], Vector]
 
@@ -58,6 +60,7 @@ def krylov(jacobian: Any, residual: Vector, tolerance: float) -> tuple[Vector, i
 
     def tick(_: object) -> None:
         nonlocal count
+        checkpoint()
         count += 1
 
     matrix = jacobian.tocsc()

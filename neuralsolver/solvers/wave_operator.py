@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from neuralsolver.cancellation import checkpoint
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.sparse_lu import SparseLU
 
@@ -141,6 +142,7 @@ class WaveOperator:
 
     def residual(self, u: Complex) -> Complex:
         """F(u) of an interior vector."""
+        checkpoint()
         stiffness, average = stencils(self.shape, self.order)
         medium = self.linear_medium + self.kerr * _square(u)
         return np.asarray(self.right_hand_side + average @ (medium * u) - stiffness @ u)

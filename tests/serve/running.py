@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from typing import Any
 import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
+from neuralsolver.cancellation import checkpoint
 from neuralsolver.serve.app import make_app
 from neuralsolver.serve.frames import decode_frame
 from neuralsolver.serve.http_server import configure
@@ -55,6 +57,13 @@ class Running:
     def solve(self, **ask: Any) -> tuple[int, Any]:
         status, _, body = self.request("POST", "/solve", json.dumps(ask), JSON)
         return status, json.loads(body)
+
+    def ask_and_leave(self, path: str, body: str) -> socket.socket:
+        """A request whose answer nobody reads; the client leaves when this is closed."""
+        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
+        connection = socket.create_connection(("127.0.0.1", self.port))
+        connection.sendall(f"{head}Content-Type: application/json\r\n\r\n{body}".encode())
+        return connection
 
     def stream(self, **options: Any) -> ClientConnection:
         return connect(
@@ -134,10 +143,11 @@ def messages(stream: ClientConnection, last: str = "finished", seconds: float = 
 
 
 class Never:
-    """Work that only an interruption ends, in place of the reference solver."""
+    """Work that ends only at a checkpoint, in place of the reference solver."""
 
     def __call__(self, problem: Any) -> None:
         while True:
+            checkpoint()
             time.sleep(0.001)
 
 

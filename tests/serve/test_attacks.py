@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import signal
 import socket
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +16,6 @@ from websockets.exceptions import ConnectionClosed
 
 from neuralsolver.errors import InvalidInput
 from neuralsolver.serve.frames import encode_frame
-from neuralsolver.serve.interruptible import Call, Interrupted, in_thread
-from neuralsolver.serve.refusals import OutOfTime
 from neuralsolver.serve.requests import SolveRequest, parse
 from neuralsolver.serve.settings import ServerSettings
 from tests.serve.running import JSON, SLOW, messages, of_type, process, running
@@ -118,10 +113,8 @@ def test_a_hundred_unfinished_bodies_are_not_held(attacked):
 def test_clients_that_leave_are_not_worth_a_word(attacked):
     """The fixture reads what the process has said: nothing."""
     body = json.dumps(SLOW)
-    head = f"POST /solve HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
     for _ in range(3):
-        with socket.create_connection(("127.0.0.1", attacked.port)) as connection:
-            connection.sendall(f"{head}Content-Type: application/json\r\n\r\n{body}".encode())
+        with attacked.ask_and_leave("/solve", body):
             attacked.until(lambda: attacked.get("/healthz")["running"] == 1)
         attacked.until(lambda: attacked.get("/healthz")["running"] == 0)
         with attacked.stream() as stream:
@@ -283,9 +276,7 @@ def test_names_of_a_client_are_no_labels(server):
 
 def test_a_client_that_leaves_leaves_no_traceback(server, caplog, capfd):
     body = json.dumps({"equation": "darcy", "grid": 256, "mode": "plain", "steps": 300})
-    head = f"POST /solve HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
-    with socket.create_connection(("127.0.0.1", server.port)) as connection:
-        connection.sendall(f"{head}Content-Type: application/json\r\n\r\n{body}".encode())
+    with server.ask_and_leave("/solve", body):
         server.until(lambda: server.service.places.running == 1)
     server.until(lambda: server.service.places.running == 0)
     (half,) = unfinished(server, 1, 1000)
@@ -293,44 +284,3 @@ def test_a_client_that_leaves_leaves_no_traceback(server, caplog, capfd):
     assert server.get("/healthz")["status"] == "ok"
     assert caplog.records == []
     assert "Traceback" not in capfd.readouterr().err
-
-
-def loop_for_ever(call):
-    while True:
-        time.sleep(0.001)
-
-
-def test_work_is_interrupted_in_the_middle_of_a_step():
-    async def scene() -> None:
-        with ThreadPoolExecutor(1) as threads:
-            with pytest.raises(OutOfTime):
-                await in_thread(threads, Call(loop_for_ever), 0.05)
-            task = asyncio.create_task(in_thread(threads, Call(loop_for_ever)))
-            await asyncio.sleep(0.05)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            # the thread is well afterwards
-            assert await in_thread(threads, Call(lambda call: 7)) == 7
-
-    asyncio.run(scene())
-
-
-def test_an_interruption_never_comes_too_late():
-    """However near to its end a call is interrupted, what comes after it in the thread is safe."""
-    for delay in np.linspace(0, 0.004, 40):
-        call = Call(lambda call: time.sleep(0.002))
-        timer = threading.Timer(delay, call.interrupt, ["gone"])
-        timer.start()
-        with suppress(Interrupted):
-            call.run()
-        timer.join()
-        time.sleep(0.001)
-
-
-def test_no_pending_exception_is_taken_back():
-    import neuralsolver.serve.interruptible as module
-
-    source = Path(module.__file__).read_text(encoding="utf-8")
-    assert source.count("PyThreadState_SetAsyncExc") == 1
-    assert "ctypes.py_object(Interrupted)" in source

@@ -72,7 +72,7 @@ def test_message_on_the_stream(tight):
 
 
 def test_seconds(tight, monkeypatch):
-    """Work that never ends is interrupted in the middle, and what there is by then is returned."""
+    """Work that never ends by itself is ended, and what there is by then is returned."""
     monkeypatch.setattr(tight.service, "references", Never())
     with tight.stream() as stream:
         stream.send('{"equation": "darcy", "grid": 128}')
@@ -80,7 +80,7 @@ def test_seconds(tight, monkeypatch):
     assert done["verdict"]["status"] == "TIME_LIMIT"
     assert not done["verdict"]["good"]
     assert done["verdict"]["steps"] == 0
-    # the thread that was interrupted works again
+    # its thread works again
     status, answer = tight.solve(equation="poisson", mode="plain", steps=1)
     assert (status, answer["status"]) == (200, "FINISHED")
 
