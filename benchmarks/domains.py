@@ -22,20 +22,24 @@ FAMILIES = ("gear", "maze", "letters", "L", "slit", "comb")
 
 def fresh(rng: np.random.Generator, n: int, family: str) -> Mask:
     """The points outside a random shape of a family; turned by a multiple of a right angle."""
+    x, y = _plane(n)
     if family == "gear":
-        outside = _gear(n, int(rng.integers(5, 16)), rng.uniform(0.6, 0.75), rng.uniform(0, 6))
+        teeth, radius, turn = rng.integers(5, 16), rng.uniform(0.6, 0.75), rng.uniform(0, 6)
+        rim = radius + 0.15 * np.sign(np.cos(teeth * np.arctan2(y, x) + turn))
+        outside = np.hypot(x, y) > rim
     elif family == "maze":
         outside = _maze(n, int(rng.integers(5, 11)) * max(1, n // 64), rng)
     elif family == "letters":
-        x, y = _plane(n)
         outside = ~_letters(rng.uniform(0.95, 1.1) * x, rng.uniform(0.8, 1.1) * y)
     elif family == "L":
-        outside = _corner(n, *rng.uniform(-0.5, 0.5, 2))
+        right, top = rng.uniform(-0.5, 0.5, 2)
+        outside = (x > right) & (y > top)
     elif family == "slit":
-        outside = _slit(n, rng.uniform(-0.5, 0.5), rng.uniform(-0.9, 0.0))
+        height, left = rng.uniform(-0.5, 0.5), rng.uniform(-0.9, 0.0)
+        outside = (np.abs(y - height) < 2 / n) & (x > left)
     else:
-        outside = _comb(n, rng.uniform(0.4, 0.9))
-    return np.rot90(outside, int(rng.integers(4))).copy()
+        outside = (np.arange(n)[:, None] % 3 == 0) & (np.abs(x) < rng.uniform(0.4, 0.9))
+    return np.asarray(np.rot90(outside, int(rng.integers(4))).copy())
 
 
 def fresh_problem(equation: str, n: int, number: int, seed: int = SEED) -> tuple[str, Problem]:
@@ -55,33 +59,12 @@ def _plane(n: int) -> tuple[Any, Any]:
     return x, y
 
 
-def _gear(n: int, teeth: int, radius: float, turn: float) -> Mask:
-    x, y = _plane(n)
-    rim = radius + 0.15 * np.sign(np.cos(teeth * np.arctan2(y, x) + turn))
-    return np.asarray(np.hypot(x, y) > rim)
-
-
 def _maze(n: int, cell: int, rng: np.random.Generator) -> Mask:
     i, j = np.meshgrid(np.arange(n), np.arange(n), indexing="ij")
     gates = rng.integers(0, n // cell + 1, n // cell + 1)
     bars = (i % cell == 0) & (j // cell != gates[i // cell])
     posts = (j % (3 * cell) == 0) & (i % (2 * cell) > cell // 2)
     return np.asarray(bars | posts)
-
-
-def _corner(n: int, right: float, top: float) -> Mask:
-    x, y = _plane(n)
-    return np.asarray((x > right) & (y > top))
-
-
-def _slit(n: int, height: float, left: float) -> Mask:
-    x, y = _plane(n)
-    return np.asarray((np.abs(y - height) < 2 / n) & (x > left))
-
-
-def _comb(n: int, width: float) -> Mask:
-    i = np.arange(n)[:, None]
-    return np.asarray((i % 3 == 0) & (np.abs(_plane(n)[0]) < width))
 
 
 def _letters(x: Any, y: Any) -> Mask:

@@ -9,9 +9,9 @@ batches                     a batch of samples beside one sample after the other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,45 +34,51 @@ from neuralsolver.errors import InvalidInput
 from neuralsolver.limits import Int
 from neuralsolver.solvers.network_free import FEW_POINTS
 
-Draw = Callable[[int, int, int], Instance]
-"""Size, seed and number of an instance."""
-
 
 @dataclass(frozen=True)
 class Family:
-    """Cases by name, how an instance of each is drawn, who races, and to which targets."""
+    """Names of cases, how an instance is drawn, who races, and to which targets.
 
-    cases: dict[str, Draw]
+    Args:
+        cases: Names.
+        draw: An instance of a case, given its size, a seed and its number.
+        methods: Who races.
+        targets: Errors or residuals.
+        sizes: Points a side, or samples a batch.
+        samples: Instances a case.
+        least: Smallest size.
+    """
+
+    cases: tuple[str, ...]
+    draw: Callable[[str, int, int, int], Instance]
     methods: Callable[[], list[Method]]
     targets: tuple[float, ...]
     sizes: tuple[int, ...]
     samples: int = 2
-    least: int = 8
+    least: int = 64
+
+
+def _draw_square(name: str, size: int, seed: int, number: int) -> Instance:
+    return Instance(name, size, Problem.random(EQUATIONS[name], size, seed=seed, key=number))
 
 
 def _square(name: str) -> Family:
-    def draw(size: int, seed: int, number: int) -> Instance:
-        return Instance(name, size, Problem.random(EQUATIONS[name], size, seed=seed, key=number))
-
     def methods() -> list[Method]:
-        ours = [
+        found = [
             neural("ENS", name),
             network_removed("ENS, LU for the network", name, 64),
             network_removed("ENS, V-cycles for the network", name, FEW_POINTS),
+            SPARSE_LU,
         ]
-        classical = [SPARSE_LU]
         if name in ("darcy", "poisson"):
-            classical += [MULTIGRID, *PYAMG]
-        return [*ours, *classical, *([SINE_SQUARE] if name == "darcy" else [])]
+            found += [MULTIGRID, *PYAMG]
+        return [*found, *([SINE_SQUARE] if name == "darcy" else [])]
 
-    return Family({name: draw}, methods, (1e-4, 1e-8), (128, 256, 512), least=64)
+    return Family((name,), _draw_square, methods, (1e-4, 1e-8), (128, 256, 512))
 
 
-def _shape(name: str) -> Draw:
-    def draw(size: int, seed: int, number: int) -> Instance:
-        return Instance(name, size, fresh_problem(name, size, number, seed)[1])
-
-    return draw
+def _draw_shape(name: str, size: int, seed: int, number: int) -> Instance:
+    return Instance(name, size, fresh_problem(name, size, number, seed)[1])
 
 
 def _shape_methods() -> list[Method]:
@@ -80,42 +86,31 @@ def _shape_methods() -> list[Method]:
     return [*models, SPARSE_LU, *PYAMG]
 
 
-def _box(name: str) -> Draw:
-    def draw(size: int, seed: int, number: int) -> Instance:
-        key = 100 * number
-        while True:  # a quarter of the media are uniform
-            fields = Problem.random(
-                Darcy(source="field", dimension=3), size, seed=seed, key=key
-            ).inputs
-            if float(fields[0, 0].std()) > 0:
-                break
-            key += 1
-        if name == "poisson box":
-            fields[:, 0] = 1.0
-        problem = Problem(Darcy(source="field"), fields, lengths=(1, 1, 1))
-        return Instance(name, size, problem, judged_by="residual")
-
-    return draw
+def _draw_box(name: str, size: int, seed: int, number: int) -> Instance:
+    drawn = Darcy(source="field", dimension=3)
+    for key in itertools.count(100 * number):  # a quarter of the media are uniform
+        fields = Problem.random(drawn, size, seed=seed, key=key).inputs
+        if float(fields[0, 0].std()) > 0:
+            break
+    if name == "poisson box":
+        fields[:, 0] = 1.0
+    problem = Problem(Darcy(source="field"), fields, lengths=(1, 1, 1))
+    return Instance(name, size, problem, judged_by="residual")
 
 
 def _box_methods() -> list[Method]:
-    ours = [
-        neural("ENS", "darcy-box"),
-        network_removed("ENS, V-cycles for the network", "darcy-box", FEW_POINTS),
-    ]
-    return [*ours, MULTIGRID, *PYAMG, SINE_BOX]
+    removed = network_removed("ENS, V-cycles for the network", "darcy-box", FEW_POINTS)
+    return [neural("ENS", "darcy-box"), removed, MULTIGRID, *PYAMG, SINE_BOX]
 
 
-def _walls(name: str, values: bool) -> Draw:
-    def draw(size: int, seed: int, number: int) -> Instance:
-        plain = Problem.random(EQUATIONS[name], size, seed=seed, key=number)
-        if not values:
-            return Instance(f"{name}, u = 0", size, plain, judged_by="residual")
-        height = cached_load(name).solve(plain, tolerance=1e-8).tensor.abs().max()
-        held = Problem(plain.equation, plain.inputs, walls=height * pattern(*plain.grid.points()))
-        return Instance(f"{name}, u = g", size, held, judged_by="residual")
-
-    return draw
+def _draw_walls(name: str, size: int, seed: int, number: int) -> Instance:
+    equation, values = name.split(", ")
+    problem = Problem.random(EQUATIONS[equation], size, seed=seed, key=number)
+    if values == "u = g":
+        height = cached_load(equation).solve(problem, tolerance=1e-8).tensor.abs().max()
+        walls = height * pattern(*problem.grid.points())
+        problem = Problem(problem.equation, problem.inputs, walls=walls)
+    return Instance(name, size, problem, judged_by="residual")
 
 
 def pattern(x: Tensor, y: Tensor) -> Tensor:
@@ -123,51 +118,27 @@ def pattern(x: Tensor, y: Tensor) -> Tensor:
     return torch.sin(3 * x + 1) * y + x.square() - 0.5 * torch.cos(4 * y)
 
 
-def _batch(name: str) -> Draw:
-    def draw(size: int, seed: int, number: int) -> Instance:
-        solver = cached_load(name)
-        problem = Problem.random(solver.equation, solver.resolution, size, seed, number)
-        return Instance(name, size, problem, judged_by="residual")
+def _wall_methods() -> list[Method]:
+    return [neural("ENS", lambda one: one.case.split(",")[0])]
 
-    return draw
+
+def _draw_batch(name: str, size: int, seed: int, number: int) -> Instance:
+    solver = cached_load(name)
+    problem = Problem.random(solver.equation, solver.resolution, size, seed, number)
+    return Instance(name, size, problem, judged_by="residual")
 
 
 _STATIC = ("poisson", "helmholtz", "nonlinear-helmholtz", "darcy")
-_WALLS = {f"{name} {values}": _walls(name, values) for name in _STATIC for values in (False, True)}
+_WALLS = tuple(f"{name}, u = {value}" for name in _STATIC for value in "0g")
+_BOXES, _BATCHES = ("poisson box", "darcy box"), ("helmholtz", "poisson", "darcy")
 FAMILIES: dict[str, Family] = {
     **{name: _square(name) for name in ("darcy", "poisson", "helmholtz")},
     "shapes": Family(
-        {name: _shape(name) for name in ("poisson", "darcy")},
-        _shape_methods,
-        (1e-8,),
-        (64, 128, 512),
-        samples=6,
-        least=64,
+        ("poisson", "darcy"), _draw_shape, _shape_methods, (1e-8,), (64, 128, 512), samples=6
     ),
-    "boxes": Family(
-        {name: _box(name) for name in ("poisson box", "darcy box")},
-        _box_methods,
-        (1e-8,),
-        (32, 64),
-        samples=1,
-        least=32,
-    ),
-    "walls": Family(
-        _WALLS,
-        lambda: [neural("ENS", lambda one: one.case.split(",")[0])],
-        (1e-8,),
-        (64, 128),
-        samples=4,
-        least=64,
-    ),
-    "batches": Family(
-        {name: _batch(name) for name in ("helmholtz", "poisson", "darcy")},
-        in_batches,
-        (1e-6,),
-        (8, 32),
-        samples=1,
-        least=1,
-    ),
+    "boxes": Family(_BOXES, _draw_box, _box_methods, (1e-8,), (32, 64), samples=1, least=32),
+    "walls": Family(_WALLS, _draw_walls, _wall_methods, (1e-8,), (64, 128), samples=4),
+    "batches": Family(_BATCHES, _draw_batch, in_batches, (1e-6,), (8, 32), samples=1, least=1),
 }
 
 
@@ -198,22 +169,16 @@ def measure(
     """
     torch.set_num_threads(1)
     if family not in FAMILIES:
-        raise InvalidInput("family", ", ".join(FAMILIES), family)
+        raise InvalidInput("family", ", ".join((*FAMILIES, "waves")), family)
     chosen = FAMILIES[family]
     known = [Int(chosen.least, 4096).read("--sizes", size) for size in sizes or chosen.sizes]
     methods, rows = chosen.methods(), []
-    cases = list(_cases(chosen, known))
-    for position, (name, draw, size, target) in enumerate(cases):
+    cases = list(itertools.product(known, chosen.cases, chosen.targets))
+    for position, (size, name, target) in enumerate(cases):
         if tell is not None:
             tell(position / len(cases), f"{name}, {size}, {target:g}")
-        instances = [draw(size, seed, number) for number in range(samples or chosen.samples)]
+        count = samples or chosen.samples
+        instances = [chosen.draw(name, size, seed, number) for number in range(count)]
         found = race(instances, methods, target, repeats)
         rows += [{"family": family, **row, "seed": seed} for row in found]
     return rows
-
-
-def _cases(family: Family, sizes: Sequence[int]) -> Iterator[tuple[str, Draw, int, Any]]:
-    for size in sizes:
-        for name, draw in family.cases.items():
-            for target in family.targets:
-                yield name, draw, size, target

@@ -17,10 +17,11 @@ assembly of a matrix, the set-up of a hierarchy and the factorisation; loading w
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -107,25 +108,67 @@ class Method:
     """A way to solve: `prepare` what does not depend on the tolerance, then `solve` with it.
 
     `solve` returns the field and the number of iterations, 0 for a direct solver. `fits` tells on
-    which instances the method is run.
+    which instances the method is run, `searches` whether it looks for its tolerance first.
     """
 
     name: str
-    prepare: Callable[[Instance], Any]
-    solve: Callable[[Instance, Any, float], tuple[Tensor, int]]
-    fits: Callable[[Instance], bool] = lambda instance: True
+    prepare: Callable[[Any], Any]
+    solve: Callable[[Any, Any, float], tuple[Any, int]]
+    fits: Callable[[Any], bool] = lambda instance: True
+    searches: bool = True
 
 
 @dataclass
 class Turns:
-    """What one method did on one instance."""
+    """What one method did on one instance: its last answer, and the seconds of every turn."""
 
     tolerance: float
-    iterations: int
-    miss: float
-    setup: list[float]
-    seconds: list[float]
-    wall: list[float]
+    iterations: int = 0
+    miss: float = math.inf
+    u: Any = None
+    setup: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+
+
+def take_turns(
+    instance: Any, methods: Sequence[Method], target: float, repeats: int
+) -> dict[str, Turns]:
+    """What every method did on one instance, by its name.
+
+    Args:
+        instance: An `Instance`, or what has its `judged_by` and `miss`.
+        methods: Who solves.
+        target: The error or residual to reach.
+        repeats: How many timed turns each method has.
+    """
+    found = {method.name: _search(method, instance, target) for method in methods}
+    for _ in range(repeats):
+        for method in methods:
+            turns = found[method.name]
+            wall, begin = time.perf_counter(), time.process_time()
+            state = method.prepare(instance)
+            turns.setup.append(time.process_time() - begin)
+            turns.u, turns.iterations = method.solve(instance, state, turns.tolerance)
+            turns.seconds.append(time.process_time() - begin)
+            turns.wall.append(time.perf_counter() - wall)
+    for turns in found.values():
+        turns.miss = instance.miss(turns.u)
+    return found
+
+
+def _search(method: Method, instance: Any, target: float) -> Turns:
+    """The largest tolerance that meets the target."""
+    if not method.searches:
+        return Turns(target)
+    state = method.prepare(instance)
+    # an error is seldom a hundred times smaller than its residual
+    tolerance = target if instance.judged_by == "residual" else min(0.1, 100 * target)
+    while True:
+        u, iterations = method.solve(instance, state, tolerance)
+        if instance.miss(u) <= target or iterations == 0 or tolerance < 10 * LEAST:
+            return Turns(tolerance)
+        tolerance /= 10**0.5
 
 
 def race(
@@ -144,18 +187,12 @@ def race(
         miss, reached, over_first, instances and machine.
     """
     methods = [method for method in methods if method.fits(instances[0])]
-    found: dict[str, list[Turns]] = {method.name: [] for method in methods}
-    for instance in instances:
-        for method in methods:
-            found[method.name].append(_search(method, instance, target))
-        for _ in range(repeats):
-            for method in methods:
-                _take_turn(method, instance, found[method.name][-1])
-    first = [seconds for turns in found[methods[0].name] for seconds in turns.seconds]
+    found = [take_turns(instance, methods, target, repeats) for instance in instances]
     rows = []
     for method in methods:
-        turns = found[method.name]
-        every = [seconds for one in turns for seconds in one.seconds]
+        turns = [one[method.name] for one in found]
+        pairs = [(one[methods[0].name].seconds, one[method.name].seconds) for one in found]
+        ratios = [b / a for first, own in pairs for a, b in zip(first, own, strict=True)]
         rows.append(
             {
                 "case": instances[0].case,
@@ -169,7 +206,7 @@ def race(
                 "iterations": max(one.iterations for one in turns),
                 "miss": max(one.miss for one in turns),
                 "reached": all(one.miss <= 1.01 * target for one in turns),
-                "over_first": statistics.median(b / a for a, b in zip(first, every, strict=True)),
+                "over_first": statistics.median(ratios),
                 "instances": len(instances),
                 "machine": machine(),
             }
@@ -177,46 +214,17 @@ def race(
     return rows
 
 
-def _search(method: Method, instance: Instance, target: float) -> Turns:
-    """The largest tolerance that meets the target."""
-    state = method.prepare(instance)
-    # an error is seldom a hundred times smaller than its residual
-    tolerance = target if instance.judged_by == "residual" else min(0.1, 100 * target)
-    while True:
-        u, iterations = method.solve(instance, state, tolerance)
-        miss = instance.miss(u)
-        if miss <= target or iterations == 0 or tolerance < 10 * LEAST:
-            return Turns(tolerance, iterations, miss, [], [], [])
-        tolerance /= 10**0.5
-
-
-def _take_turn(method: Method, instance: Instance, turns: Turns) -> None:
-    wall, begin = time.perf_counter(), time.process_time()
-    state = method.prepare(instance)
-    turns.setup.append(time.process_time() - begin)
-    method.solve(instance, state, turns.tolerance)
-    turns.seconds.append(time.process_time() - begin)
-    turns.wall.append(time.perf_counter() - wall)
-
-
 def table(rows: Sequence[Row]) -> str:
     """The rows as aligned text; the fastest that reached its target has a star."""
-    widths = [max(len(row[name]) for row in rows) for name in ("case", "method")]
-    lines = [
-        f"{'case':{widths[0]}} {'size':>5} {'target':>7} {'method':{widths[1]}}   {'seconds':>8} "
-        f"{'wall':>8} {'set-up':>8} {'iterations':>10} {'over first':>10} {'instances':>9}"
-    ]
-    for row in rows:
-        same = [r["seconds"] for r in rows if _race_of(r) == _race_of(row) and r["reached"]]
-        star = "*" if row["reached"] and row["seconds"] == min(same) else " "
-        lines.append(
-            f"{row['case']:{widths[0]}} {row['size']:5d} {row['target']:7.0e} "
-            f"{row['method']:{widths[1]}} {star} {row['seconds']:8.4f} {row['wall_seconds']:8.4f} "
-            f"{row['setup_seconds']:8.4f} {row['iterations']:10d} {row['over_first']:10.2f} "
-            f"{row['instances']:9d}{'' if row['reached'] else '  MISSED'}"
-        )
-    return "\n".join(lines)
+    import pandas as pd
 
-
-def _race_of(row: Row) -> tuple[Any, ...]:
-    return row["case"], row["size"], row["target"]
+    frame = pd.DataFrame(rows)
+    reached = frame["seconds"].where(frame["reached"])
+    fastest = reached.groupby([frame["case"], frame["size"], frame["target"]]).transform("min")
+    frame["best"] = ["*" if best else "" for best in reached == fastest]
+    frame["note"] = ["" if reached else "MISSED" for reached in frame["reached"]]
+    shown = ["case", "size", "target", "method", "best", "seconds", "wall_seconds"]
+    shown += ["setup_seconds", "iterations", "over_first", "instances", "note"]
+    forms = {"target": "{:.0e}".format, "over_first": "{:.2f}".format}
+    text: str = frame[shown].to_string(index=False, float_format="{:.4f}".format, formatters=forms)
+    return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -86,24 +86,18 @@ def _galerkin(one: Instance) -> tuple[System, Any]:
 MULTIGRID = Method("our multigrid + CG", _galerkin, _conjugate)
 
 
-def _algebraic(kind: str) -> Callable[[Instance], tuple[System, Any]]:
-    def prepare(one: Instance) -> tuple[System, Any]:
-        import pyamg
+def _algebraic(kind: str, one: Instance) -> tuple[System, Any]:
+    import pyamg
 
-        system = assemble(one.problem)
-        return system, getattr(pyamg, kind)(system.matrix).aspreconditioner()
-
-    return prepare
+    system = assemble(one.problem)
+    return system, getattr(pyamg, f"{kind}_solver")(system.matrix).aspreconditioner()
 
 
-PYAMG = (
-    [
-        Method("PyAMG Ruge-Stuben + CG", _algebraic("ruge_stuben_solver"), _conjugate),
-        Method("PyAMG aggregation + CG", _algebraic("smoothed_aggregation_solver"), _conjugate),
-    ]
+PYAMG = [
+    Method(f"PyAMG {name} + CG", partial(_algebraic, kind), _conjugate)
+    for name, kind in (("Ruge-Stuben", "ruge_stuben"), ("aggregation", "smoothed_aggregation"))
     if importlib.util.find_spec("pyamg")
-    else []
-)
+]
 
 
 def _sine_square(one: Instance, _: None, tolerance: float) -> tuple[Tensor, int]:
@@ -143,22 +137,17 @@ def in_batches() -> list[Method]:
     """One sample after the other, the whole batch on one thread, and on two."""
 
     def alone(one: Instance, _: None, tolerance: float) -> tuple[Tensor, int]:
-        solver, problem = cached_load(one.case), one.problem
-        found = [
-            solver.solve(problem.select([i]), tolerance=tolerance) for i in range(problem.batch)
-        ]
+        samples = [one.problem.select([i]) for i in range(one.problem.batch)]
+        found = [cached_load(one.case).solve(each, tolerance=tolerance) for each in samples]
         return torch.cat([each.tensor for each in found]), max(int(s.steps.max()) for s in found)
 
-    def together(threads: int) -> Callable[[Instance, Any, float], tuple[Tensor, int]]:
-        def solve(one: Instance, _: None, tolerance: float) -> tuple[Tensor, int]:
-            solver = cached_load(one.case)
-            solution = solve_batch(solver, one.problem, threads=threads, tolerance=tolerance)
-            return solution.tensor, int(solution.steps.max())
-
-        return solve
+    def together(threads: int, one: Instance, _: None, tolerance: float) -> tuple[Tensor, int]:
+        solver = cached_load(one.case)
+        solution = solve_batch(solver, one.problem, threads=threads, tolerance=tolerance)
+        return solution.tensor, int(solution.steps.max())
 
     return [
         Method("one by one", lambda one: None, alone),
-        Method("batch, 1 thread", lambda one: None, together(1)),
-        Method("batch, 2 threads", lambda one: None, together(2)),
+        Method("batch, 1 thread", lambda one: None, partial(together, 1)),
+        Method("batch, 2 threads", lambda one: None, partial(together, 2)),
     ]

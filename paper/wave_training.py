@@ -1,15 +1,17 @@
 """Training a wave corrector: solved problems in shards, then a contraction on its own iterates.
 
 A shard holds problems with their solutions, found by Newton's method from an earlier network's
-iterate if there is one, else by damped Newton, and where that fails by continuation in ε from the
-linear equation. The loss of one correction is
+iterate if there is one, else by classical methods. The loss of one correction is
 
     ‖u + C(u) − u*‖ / max(‖u − u*‖, 0.05 ‖u*‖)
 
 on iterates that the network itself made: a pool holds problems at different corrections, each with
 the factors of its linear part; a problem leaves the pool after `CORRECTIONS` corrections. The
 equation commutes with a global phase and with the eight symmetries of the square; both are drawn
-anew for every problem that enters the pool. Shards may still be written while training reads them.
+anew for every problem that enters the pool.
+
+    python -m paper.wave_training data FOLDER --minutes 26
+    python -m paper.wave_training train FOLDER --output MODEL --minutes 48
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import hashlib
 import json
 import math
 import time
-from copy import deepcopy
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,20 +31,25 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from benchmarks.wave_rivals import continuation
+from benchmarks.waves import WaveFamily
 from neuralsolver.data.wave_media import FAMILIES
 from neuralsolver.files import write_whole
 from neuralsolver.models.wave_corrector import WaveCorrector
 from neuralsolver.solvers.sparse_lu import SparseLU
 from neuralsolver.solvers.wave_newton import damped_newton, newton_krylov
-from neuralsolver.solvers.wave_operator import Complex, WaveOperator
+from neuralsolver.solvers.wave_operator import Complex, WaveOperator, inner
 from neuralsolver.solvers.wave_solver import corrected, features
 from neuralsolver.training.card import CARD, FORMAT
 from neuralsolver.training.checkpoint import WAVES, WEIGHTS, load_corrector
-from paper.wave_family import WaveFamily
+from neuralsolver.training.fit import fit
+from neuralsolver.training.plan import Plan
 
 CORRECTIONS = 4
+SIZES = (64, 96, 128)
 TRAINED = WaveFamily(media=("smooth", *FAMILIES), contrast=(0.1, 0.4), strength=(0.25, 0.95))
 """What the shipped network is trained on; half of its media are smooth."""
+FIELDS = ("slowness", "source", "strength", "wavenumber", "solution")
 
 
 def solve_for_training(
@@ -61,22 +68,11 @@ def solve_for_training(
         answer = newton_krylov(problem, corrected(network, problem, factor, linear)[0])
         if answer.converged:
             return answer.u
-    answer = newton_krylov(problem, linear, preconditioner="complex", steps=12)
-    if not answer.converged:
-        answer = damped_newton(problem, linear)
-    if answer.converged:
-        return answer.u
-    u, reached, step = linear, 0.0, problem.strength / 4
-    while step > problem.strength / 24:
-        aim = min(reached + step, problem.strength)
-        answer = damped_newton(replace(problem, strength=aim), u, steps=12)
+    answer = newton_krylov(problem, linear, steps=12)
+    for method in (damped_newton, continuation):
         if not answer.converged:
-            step /= 2
-            continue
-        u, reached = answer.u, aim
-        if reached == problem.strength:
-            return u
-    return None
+            answer = method(problem, linear)
+    return answer.u if answer.converged else None
 
 
 def write_shard(
@@ -85,38 +81,24 @@ def write_shard(
     count: int,
     seed: list[int],
     network: WaveCorrector | None = None,
-) -> dict[str, float]:
-    """Draw and solve problems, and store those that were solved.
-
-    Args:
-        path: Of the .npz file.
-        family: What to draw.
-        count: Problems to draw.
-        seed: Of the random numbers.
-        network: An earlier corrector that helps to solve them.
-
-    Returns:
-        How many were drawn and solved.
-    """
+) -> int:
+    """Draw `count` problems, store those that were solved in an .npz file, and count these."""
     rng = np.random.default_rng(seed)
-    kept: list[tuple[WaveOperator, Complex]] = []
+    kept: list[tuple[Any, ...]] = []
     for _ in range(count):
         problem, factor, linear = family.draw(rng)
-        solution = solve_for_training(problem, factor, linear, network)
-        if solution is not None:
-            kept.append((problem, solution))
-    fields = {
-        "slowness": np.array([p.slowness for p, _ in kept], np.float32),
-        "source": np.array([p.source for p, _ in kept], np.complex64),
-        "strength": np.array([p.strength for p, _ in kept]),
-        "wavenumber": np.array([p.wavenumber for p, _ in kept]),
-        "solution": np.array([p.embed(u) for p, u in kept], np.complex64),
-    }
+        u = solve_for_training(problem, factor, linear, network)
+        if u is not None:
+            given = (problem.slowness, problem.source, problem.strength, problem.wavenumber)
+            kept.append((*given, problem.embed(u)))
+    types = (np.float32, np.complex64, np.float64, np.float64, np.complex64)
+    columns: Any = zip(*kept, strict=True) if kept else [[]] * len(types)
+    arrays = [np.array(column, dtype) for column, dtype in zip(columns, types, strict=True)]
     partial = path.with_suffix(".part")
     with partial.open("wb") as file:
-        np.savez(file, **fields)  # type: ignore[arg-type]
+        np.savez(file, **dict(zip(FIELDS, arrays, strict=True)))  # type: ignore[arg-type]
     partial.rename(path)
-    return {"drawn": count, "solved": len(kept)}
+    return len(kept)
 
 
 @dataclass
@@ -128,35 +110,76 @@ class Member:
     linear: Complex
     solution: Complex
     u: Complex
-    age: int = 0
+    age: int
 
 
-class Pool:
-    """Problems of one size at different corrections."""
+@dataclass
+class WaveBatch:
+    """Members of a pool, and what the network reads of its error."""
 
-    def __init__(self, folder: Path, points: int, size: int, rng: np.random.Generator) -> None:
-        self.folder, self.points, self.rng = folder, points, rng
-        self.stock: list[tuple[Any, ...]] = []
-        self.seen: set[str] = set()
-        self.refresh()
-        self.members = [self.new() for _ in range(size)] if self.stock else []
-        for index, member in enumerate(self.members):
-            member.age = -(index % CORRECTIONS)
+    members: list[Member]
+    signal: str
 
-    def refresh(self) -> None:
-        """Read the shards that have been written since."""
-        for path in sorted(self.folder.glob(f"{self.points}-*.npz")):
-            if path.name not in self.seen:
-                self.seen.add(path.name)
-                data = np.load(path, allow_pickle=False)
-                names = ("slowness", "source", "strength", "wavenumber", "solution")
-                self.stock += list(zip(*(data[name] for name in names), strict=True))
+    def losses(self, network: WaveCorrector) -> Iterator[Tensor]:
+        """The loss of one correction of each member, whose iterate it then is."""
+        read = [features(m.problem, m.factor, m.linear, m.u, self.signal)[0] for m in self.members]
+        before = torch.stack([_channels(m.problem, m.u - m.solution) for m in self.members])
+        size = torch.stack([_channels(m.problem, m.solution) for m in self.members])
+        correction = network(torch.stack(read))
+        after = (before + correction).flatten(1).norm(dim=1)
+        least = 0.05 * size.flatten(1).norm(dim=1)
+        yield (after / torch.maximum(before.flatten(1).norm(dim=1), least)).mean()
+        for member, change in zip(self.members, correction.detach().double().numpy(), strict=True):
+            member.u = member.u + inner(change[0] + 1j * change[1])
+            member.age += 1
+            if not np.isfinite(member.u).all() or np.abs(member.u).max() > 20:
+                member.age = CORRECTIONS
 
-    def new(self) -> Member:
+
+def _channels(problem: WaveOperator, u: Complex) -> Tensor:
+    field = problem.embed(u)
+    return torch.from_numpy(np.stack([field.real, field.imag]).astype(np.float32))
+
+
+class Pools:
+    """Batches of problems at different corrections, five of six of the smallest box.
+
+    A run that is continued starts with new pools.
+
+    Args:
+        folder: Of the shards.
+        signal: What the network reads of its error.
+        batch_size: Of the smallest box; batches of larger boxes have as many points.
+    """
+
+    def __init__(self, folder: Path, signal: str, batch_size: int) -> None:
+        self.signal, self.rng = signal, np.random.default_rng(0)
+        self.stock: dict[int, list[tuple[Any, ...]]] = {}
+        for points in SIZES:
+            shards = [np.load(path) for path in sorted(folder.glob(f"{points}-*.npz"))]
+            rows = [zip(*(shard[name] for name in FIELDS), strict=True) for shard in shards]
+            self.stock |= {points: [one for shard in rows for one in shard]} if rows else {}
+        self.counts = {points: max(1, batch_size * 64**2 // points**2) for points in self.stock}
+        self.members = {
+            points: [self._new(points, -(i % CORRECTIONS)) for i in range(4 * count)]
+            for points, count in self.counts.items()
+        }
+
+    def draw(self, seed: int, number: int, share: Any) -> WaveBatch:
+        """The next batch; members that are too old are replaced first."""
+        sizes = list(self.members)
+        points = sizes[0 if self.rng.uniform() < 5 / 6 else self.rng.integers(len(sizes))]
+        pool = self.members[points]
+        chosen = self.rng.choice(len(pool), self.counts[points], replace=False)
+        for index in chosen:
+            if pool[index].age >= CORRECTIONS:
+                pool[index] = self._new(points)
+        return WaveBatch([pool[index] for index in chosen], self.signal)
+
+    def _new(self, points: int, age: int = 0) -> Member:
         """A problem of the stock, turned by a random symmetry, at its linear solution."""
-        slowness, source, strength, wavenumber, solution = self.stock[
-            self.rng.integers(len(self.stock))
-        ]
+        stock = self.stock[points]
+        slowness, source, strength, wavenumber, u = stock[self.rng.integers(len(stock))]
         turns, flip = int(self.rng.integers(4)), int(self.rng.integers(2))
         phase = np.exp(2j * math.pi * self.rng.uniform())
 
@@ -164,47 +187,13 @@ class Pool:
             field = np.rot90(field, turns)
             return np.ascontiguousarray(field.T if flip else field)
 
-        problem = WaveOperator(
-            turned(slowness).astype(np.float64),
-            turned(source).astype(np.complex128) * phase,
-            float(wavenumber),
-            float(strength),
-        )
-        factor = problem.complex_factor(
-            np.zeros(math.prod(problem.shape), np.complex128), single_precision=True
-        )
+        medium, source = turned(slowness).astype(np.float64), turned(source).astype(np.complex128)
+        problem = WaveOperator(medium, phase * source, float(wavenumber), float(strength))
+        nothing = np.zeros(math.prod(problem.shape), np.complex128)
+        factor = problem.complex_factor(nothing, single_precision=True)
         linear = -factor.solve(problem.right_hand_side)
-        answer = (turned(solution).astype(np.complex128) * phase)[1:-1, 1:-1].ravel()
-        return Member(problem, factor, linear, answer, linear)
-
-    def draw(self, count: int) -> list[Member]:
-        """Members of a batch; those that are too old are replaced first."""
-        chosen = self.rng.choice(len(self.members), count, replace=False)
-        for index in chosen:
-            if self.members[index].age >= CORRECTIONS:
-                self.members[index] = self.new()
-        return [self.members[index] for index in chosen]
-
-
-def batch_loss(network: WaveCorrector, members: list[Member], signal: str) -> Tensor:
-    """The loss of one correction of each member, whose iterate it then is."""
-    inputs = [features(m.problem, m.factor, m.linear, m.u, signal)[0] for m in members]
-    before = torch.stack([_channels(m.problem, m.u - m.solution) for m in members])
-    size = torch.stack([_channels(m.problem, m.solution) for m in members]).flatten(1).norm(dim=1)
-    correction = network(torch.stack(inputs))
-    after = (before + correction).flatten(1).norm(dim=1)
-    for member, change in zip(members, correction.detach().double().numpy(), strict=True):
-        member.u = member.u + (change[0] + 1j * change[1])[1:-1, 1:-1].ravel()
-        member.age += 1
-        if not np.isfinite(member.u).all() or np.abs(member.u).max() > 20:
-            member.age = CORRECTIONS
-    loss: Tensor = (after / torch.maximum(before.flatten(1).norm(dim=1), 0.05 * size)).mean()
-    return loss
-
-
-def _channels(problem: WaveOperator, u: Complex) -> Tensor:
-    field = problem.embed(u)
-    return torch.from_numpy(np.stack([field.real, field.imag]).astype(np.float32))
+        solution = phase * inner(turned(u).astype(np.complex128))
+        return Member(problem, factor, linear, solution, linear, age)
 
 
 def train(
@@ -217,63 +206,30 @@ def train(
     start: Path | None = None,
     arguments: dict[str, Any] | None = None,
 ) -> None:
-    """Train for a number of CPU minutes, with a checkpoint every two.
+    """Train for a number of CPU minutes; the run is in the folder `run` of the output.
 
     Args:
         folder: Of the shards.
         output: Folder for the card and the weights.
         minutes: CPU minutes.
         signal: What the network reads of its error: "preconditioned", "raw" or "none".
-        rate: Largest learning rate, of a cosine.
-        start: Folder of a network to continue from.
+        rate: Largest learning rate.
+        start: Folder of a network to start from.
         arguments: Of the network.
     """
     torch.manual_seed(0)
-    rng = np.random.default_rng(0)
     network = WaveCorrector(**(arguments or {}))
     if start is not None:
         network.load_state_dict(load_corrector(start).state_dict())
-    average = deepcopy(network)
-    optimiser = torch.optim.AdamW(network.parameters(), rate, weight_decay=1e-3)
-    pools = [(Pool(folder, 64, 64, rng), 16)]
-    begun, batches, losses, saved = time.process_time(), 0, [1.0], 0.0
-    record: dict[str, Any] = {"signal": signal, "start": None if start is None else start.name}
-    while (passed := (time.process_time() - begun) / 60) < minutes:
-        done = passed / minutes
-        if done > 0.6 and len(pools) == 1:
-            pools += [(Pool(folder, 96, 16, rng), 6), (Pool(folder, 128, 8, rng), 3)]
-            pools = [pool for pool in pools if pool[0].members]
-        pool, count = pools[0 if rng.uniform() < 0.6 else rng.integers(len(pools))]
-        for group in optimiser.param_groups:
-            group["lr"] = rate * min(1, batches / 100) * (0.02 + 0.98 * math.cos(done * 1.5) ** 2)
-        optimiser.zero_grad()
-        loss = batch_loss(network, pool.draw(count), signal)
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimiser.step()
-        batches += 1
-        losses.append(0.98 * losses[-1] + 0.02 * min(float(loss.detach()), 2.0))
-        with torch.no_grad():
-            for slow, fast in zip(average.parameters(), network.parameters(), strict=True):
-                slow.lerp_(fast, max(0.003, 1 / (batches + 1)))
-        if passed - saved > 2 or batches % 50 == 0:
-            print(f"{passed:.1f} min, {batches} batches, loss {losses[-1]:.3f}", flush=True)
-        if passed - saved > 2:
-            saved = passed
-            pools[0][0].refresh()
-            record["cpu_minutes"], record["batches"] = round(passed, 1), batches
-            save_corrector(average, output, record)
-    save_corrector(average, output, {**record, "cpu_minutes": minutes, "batches": batches})
+    plan = Plan(objective="own_losses", budget_minutes=minutes, learning_rate=rate,
+                weight_decay=1e-3, ema=0.99)  # fmt: skip
+    record = fit(network, Pools(folder, signal, plan.batch_size), plan, output / "run")
+    how = {"signal": signal, "start": None if start is None else start.name}
+    save_corrector(network, output, {**how, "cpu_minutes": minutes, "batches": record.batches})
 
 
 def save_corrector(network: WaveCorrector, folder: Path, record: dict[str, Any]) -> None:
-    """Write a model folder, in half precision.
-
-    Args:
-        network: The corrector.
-        folder: Where a card and the weights go.
-        record: What the card says beside the arguments of the network.
-    """
+    """Write a model folder in half precision; its card also says what is in `record`."""
     weights = {name: value.detach().half() for name, value in network.state_dict().items()}
     data = safetensors.torch.save(weights)
     card = {
@@ -297,13 +253,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=25)
     parser.add_argument("--signal", default="preconditioned")
     parser.add_argument("--start", type=Path)
-    parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=11)
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.what == "train":
-        train(given.folder, given.output, given.minutes, signal=given.signal,
-              start=given.start, rate=given.rate)  # fmt: skip
+        train(given.folder, given.output, given.minutes, signal=given.signal, start=given.start)
         return
     given.folder.mkdir(parents=True, exist_ok=True)
     earlier = None if given.start is None else load_corrector(given.start)
@@ -313,8 +267,8 @@ def main() -> None:
         path = given.folder / f"{points}-{given.seed}-{shard:03d}.npz"
         if not path.exists():
             family = replace(TRAINED, points=points)
-            found = write_shard(path, family, count, [given.seed, shard], earlier)
-            print(path.name, found, flush=True)
+            solved = write_shard(path, family, count, [given.seed, shard], earlier)
+            print(f"{path.name}: {solved} of {count} solved", flush=True)
         shard += 1
 
 

@@ -189,7 +189,7 @@ def test_the_shipped_network_is_no_solver_of_the_paper() -> None:
 
 @pytest.mark.slow
 def test_training_contracts(tmp_path: Path) -> None:
-    from paper.wave_family import WaveFamily
+    from benchmarks.waves import WaveFamily
 
     write_shard(tmp_path / "64-0-0.npz", WaveFamily(strength=(0.1, 0.2)), 12, [0])
     small = {"width": 8, "multipliers": [1, 2]}

@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy import sparse
 
+from benchmarks.waves import WaveFamily
 from neuralsolver.data.wave_media import FAMILIES, random_medium
 from neuralsolver.errors import InvalidInput
 from neuralsolver.models.wave_corrector import WaveCorrector
@@ -17,7 +18,6 @@ from neuralsolver.solvers.sparse_lu import SingularMatrix, SparseLU, nested_diss
 from neuralsolver.solvers.wave_newton import anderson, damped_newton, newton_krylov
 from neuralsolver.solvers.wave_operator import WaveOperator, inner, norm, real_solve
 from neuralsolver.solvers.wave_solver import features, solve_waves
-from paper.wave_family import WaveFamily
 
 SMALL = WaveFamily(points=32, strength=(0.1, 0.1))
 

@@ -7,18 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from neuralsolver.solvers.wave_newton import damped_newton
-from neuralsolver.solvers.wave_operator import norm
-from paper import wave_race as waves
-from paper.wave_family import WaveFamily
-from paper.wave_rivals import (
+from benchmarks import waves
+from benchmarks.__main__ import app
+from benchmarks.wave_rivals import (
     TrainingStarts,
     continuation,
     line_search,
     nested,
     trust_region,
 )
+from benchmarks.waves import WaveFamily
+from neuralsolver.cli import run
+from neuralsolver.solvers.wave_newton import damped_newton
+from neuralsolver.solvers.wave_operator import norm
 from paper.wave_training import write_shard
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +54,7 @@ def test_the_oracle_is_the_fastest_that_converges() -> None:
 def test_the_table_counts() -> None:
     rows = [row(nleq=(3.0, 1)), row(frozen=(0.2, 1), network=(0.5, 0))]
     rows[0]["branch"] = 0.3
-    line = waves.table(rows).splitlines()[-1]
+    line = waves.case_table(rows).splitlines()[-1]
     assert line.startswith("| as trained | 2 | 2 | 1 | 2 | ")
     assert line.endswith("| 1 |")
     # ours 0.1 + 1 + 0.5 and 0.1 + 1 + 0.5 + 0.2, the portfolio 0.1 + 1 + 1 + 3 and 0.1 + 1 + 0.2
@@ -95,10 +98,34 @@ def test_starts_from_training_problems(tmp_path: Path) -> None:
     assert np.linalg.norm(fitted - expected) < 0.2 * np.linalg.norm(expected)
 
 
+def test_a_race_is_run_once_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rows of the command are those of the harness; what is in the file is not raced again."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setitem(waves.CASES, "weak", WaveFamily(points=40, strength=(0.05, 0.1)))
+    file = tmp_path / "waves.jsonl"
+    before = torch.get_num_threads()
+    command = ["waves", "--case", "weak", "--rows", str(file)]
+    for _ in range(2):
+        assert run([*command, "--samples", "2"], app) == 0
+    torch.set_num_threads(before)
+    rows = waves.read_waves(file)
+    assert [one["index"] for one in rows] == [0, 1]
+    assert len(file.read_text().splitlines()) == 2
+    for one in rows:
+        assert set(one["methods"]) == {*waves.CLASSICAL, "network 1", "network 2", "network 4"}
+        assert one["methods"]["anderson"][1:] == [1, 0]
+        assert one["linear"] > 0
+        assert one["branch"] < 1e-6
+    assert "| weak | 2 | 2 | 2 | 2 | 1.00 (1.00-1.00) |" in capsys.readouterr().out
+    assert run(["waves", "--case", "nothing", "--samples", "1"], app) == 1
+
+
 @pytest.mark.skipif(not ROWS.is_file(), reason="no rows")
 def test_the_page_tells_the_rows() -> None:
-    rows = waves.read(ROWS)
+    rows = waves.read_waves(ROWS)
     assert {one["seed"] for one in rows} == {waves.SEED}
     page = (ROOT / "docs" / "waves.md").read_text()
-    assert waves.table(rows) in page
-    assert waves.methods_table(rows) in page
+    assert waves.case_table(rows) in page
+    assert waves.method_table(rows) in page

@@ -8,20 +8,18 @@
     nearest, POD      a start u₀ r, with r = u / u₀ of the nearest training problem, or by ridge
                       regression on all of them; then Newton-GMRES
 
-Training problems are turned so that the beam enters at the first row, and mirrored. Their features
-are ε|u₀|² and s².
+Training problems are turned so that the beam enters at the first row, and mirrored.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import ndimage
 
 from neuralsolver.solvers.wave_newton import WaveAnswer, damped_newton, newton_krylov
@@ -172,18 +170,17 @@ class TrainingStarts:
     def __init__(self, folder: Path) -> None:
         names = ("slowness", "source", "wavenumber", "strength", "solution")
         shards = [np.load(path) for path in sorted(folder.glob("64-*.npz"))]
+        stored = [zip(*map(shard.__getitem__, names), strict=True) for shard in shards]
         features, ratios = [], []
-        for s, f, k, strength, u in (
-            one for shard in shards for one in zip(*map(shard.__getitem__, names), strict=True)
-        ):
+        for s, f, k, strength, u in itertools.chain(*stored):
             problem = WaveOperator(s.astype(float), f.astype(complex), float(k), float(strength))
             _, _, linear, unit = problem.normalised()
             first = problem.embed(linear * unit)
             small = np.abs(first) < 0.05
             ratio = np.where(small, 1.0, u / np.where(small, 1.0, first))
             for flip in (slice(None), slice(None, None, -1)):
-                features.append(_turned(problem, _features(problem, first))[..., flip].ravel())
-                ratios.append(_turned(problem, ratio)[..., flip].ravel())
+                features.append(_features(problem, first)[..., flip].ravel())
+                ratios.append(np.rot90(ratio, _side(problem.source))[..., flip].ravel())
         self.ratios, self.average = np.array(ratios), np.mean(ratios, axis=0)
         self.mean = np.mean(features, axis=0)
         self.features = np.array(features) - self.mean
@@ -194,7 +191,7 @@ class TrainingStarts:
     def start(self, problem: WaveOperator, linear: Complex, method: str) -> Complex:
         """u₀ r of a problem of 64 points, by the method "nearest" or "POD"."""
         first = problem.embed(linear)
-        own = _turned(problem, _features(problem, first)).ravel() - self.mean
+        own = _features(problem, first).ravel() - self.mean
         if method == "nearest":
             ratio = self.ratios[np.argmin(((self.features - own) ** 2).sum(1))]
         else:
@@ -202,20 +199,14 @@ class TrainingStarts:
         return inner(np.rot90(ratio.reshape(first.shape), -_side(problem.source)) * first)
 
 
-def _turned(problem: WaveOperator, field: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A field turned so that the beam enters at the first row."""
-    return np.rot90(field, _side(problem.source), axes=(-2, -1))
-
-
 def _features(problem: WaveOperator, linear: Complex) -> Real:
-    return np.stack([problem.strength * np.abs(linear) ** 2, problem.slowness**2])
+    """ε|u₀|² and s², turned so that the beam enters at the first row."""
+    fields = np.stack([problem.strength * np.abs(linear) ** 2, problem.slowness**2])
+    return np.rot90(fields, _side(problem.source), axes=(-2, -1))
 
 
 def _side(source: Complex) -> int:
     """Turns by 90 degrees that bring the beam to the first row."""
-    weights = np.abs(source)
-    rows, columns = np.indices(source.shape) - (source.shape[0] - 1) / 2
-    row, column = float((weights * rows).sum()), float((weights * columns).sum())
-    if abs(row) >= abs(column):
-        return 0 if row < 0 else 2
-    return 3 if column < 0 else 1
+    sizes, half = np.abs(source), source.shape[0] // 2
+    sides = (sizes[:half], sizes[:, half:], sizes[half:], sizes[:, :half])
+    return int(np.argmax([side.sum() for side in sides]))
