@@ -71,7 +71,7 @@ _HOME = {
     "shipped": "training",
     "describe_model": "training.library",
     "train": "training.api",
-    "register_backbone": "training.own_backbone",
+    "register_backbone": "training.api",
     "invert": "inversion",
     # errors
     "InvalidInput": "errors",
@@ -187,9 +187,8 @@ if TYPE_CHECKING:
     from neuralsolver.solvers.solve import solve
     from neuralsolver.solvers.transient import Trajectory, evolve
     from neuralsolver.training import load, shipped
-    from neuralsolver.training.api import train
+    from neuralsolver.training.api import register_backbone, train
     from neuralsolver.training.library import describe_model
-    from neuralsolver.training.own_backbone import register_backbone
     from neuralsolver.waves import Waves
 
 

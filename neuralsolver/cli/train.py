@@ -67,10 +67,9 @@ def train(
 
     from neuralsolver.equations import Equation
     from neuralsolver.equations.registry import equation_to_train
-    from neuralsolver.training.api import train_on
     from neuralsolver.training.library import ship as ship_model
     from neuralsolver.training.presets import scale_named
-    from neuralsolver.training.run import Training
+    from neuralsolver.training.run import Training, train_on
     from neuralsolver.training.run import train as train_model
 
     if threads:

@@ -120,7 +120,7 @@ class _NoiseEmbedding(nn.Module):
         super().__init__()
         half = features // 2
         # fixed and evenly spread instead of random: the same for every model of a width
-        spread = torch.linspace(0.5 / half, 1 - 0.5 / half, half)
+        spread = torch.linspace(0.5 / half, 1 - 0.5 / half, half, device="cpu")
         self.register_buffer("frequencies", EMBEDDING_SCALE * torch.special.ndtri(0.5 + spread / 2))
         self.first, self.second = nn.Linear(2 * half, size), nn.Linear(size, size)
 

@@ -100,7 +100,8 @@ class Mapping(nn.Module):
     def __init__(self, width: int, depth: int, factor: int) -> None:
         super().__init__()
         # the quantiles of |N(0, 1)|: spread as the usual random frequencies, but always the same
-        levels = 0.5 + (torch.arange(width // 2, dtype=torch.float64) + 0.5) / width
+        half = torch.arange(width // 2, dtype=torch.float64, device="cpu")
+        levels = 0.5 + (half + 0.5) / width
         frequencies = torch.special.ndtri(levels).to(torch.get_default_dtype())
         self.register_buffer("frequencies", frequencies, persistent=False)
         self.lifting = linear(width, width)

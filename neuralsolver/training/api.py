@@ -1,36 +1,34 @@
-"""Training and measuring on what is yours: an equation, or a dataset that you already have."""
+"""Training what is yours: an equation, a network."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
-import neuralsolver
-from neuralsolver.data import Dataset, read
 from neuralsolver.equations import Equation, equation_named
 from neuralsolver.equations.contract import check_equation
 from neuralsolver.errors import InvalidInput
+from neuralsolver.models import MODELS
+from neuralsolver.models.backbone import Backbone
 from neuralsolver.progress import Progress
 from neuralsolver.solvers import TrainedSolver
 from neuralsolver.training import Record, load
-from neuralsolver.training.checkpoint import CARD, Card, save_model
-from neuralsolver.training.distributed import World
-from neuralsolver.training.fit import error_history, fit
-from neuralsolver.training.presets import Scale, scale_named
+from neuralsolver.training.presets import (
+    PRESETS,
+    SCALES,
+    Preset,
+    Scale,
+    network,
+    scale_named,
+    static,
+)
 from neuralsolver.training.run import Report, Training
 from neuralsolver.training.run import train as train_model
-
-HELD_OUT = 10
-"""Of a user's samples the last tenth is never trained on."""
-LEAST_SAMPLES = 2
-MEASURED_STEPS = 20
 
 
 def train(
@@ -65,7 +63,7 @@ def train(
         data: Folder of the datasets; $ENS_DATA or ./data unless given.
         seed: Seed of weights and batches.
         progress: Whether to show on stderr how far it is.
-        start: The model to go on from, of the same networks.
+        start: The model to continue from, of the same networks.
         device: cpu, cuda or cuda:N; a GPU if there is one unless given.
         callback: Called after every batch with the name of the stage, the part of it that is done
             (0 to 1), and the record so far: `losses` of the last batches, `validation`, `updates`.
@@ -105,69 +103,68 @@ def reporting(progress: Progress) -> Report:
     return report
 
 
-def train_on(
-    file: str | Path,
-    training: Callable[[Equation], Training],
-    runs: Path,
-    report: Report | None = None,
-    equation: Equation | None = None,
-    device: str | None = None,
-) -> Path:
-    """Train on the samples of a dataset file, of ours or of a known layout, on their own grid.
+def register_backbone(name: str, make: Callable[[int, int], nn.Module]) -> list[str]:
+    """Make a network of yours known by a name, so that solvers can be trained and loaded with it.
 
-    `training` describes how for the equation that the file holds. The last tenth of the samples is
-    held out and measured. The folder of the run is named by the description and the file's hash.
+    >>> import neuralsolver as ns, torch
+    >>> ns.register_backbone("small", lambda i, o: torch.nn.Conv2d(i, o, 3, padding=1))
+    ['contractive-small', 'paper-small', 'operator-small']
+
+    Args:
+        name: What it is called in recipes and on the cards of models.
+        make: Called with the number of input and output channels; returns any module that maps
+            (batch, channels, x, y) to (batch, fields, x, y) on every grid.
+
+    Returns:
+        The recipes that train a solver with it: `ns.train(equation, recipe=...)`.
+
+    Raises:
+        InvalidInput: The name belongs to a network of the package.
     """
-    dataset = read(file, equation)
-    if len(dataset) < LEAST_SAMPLES:
-        raise InvalidInput("--dataset", f"at least {LEAST_SAMPLES} samples", len(dataset))
-    chosen = training(dataset.equation)
-    plan, recipe = chosen.stages[-1].plan, chosen.recipe
-    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    start = [] if chosen.beginning is None else [chosen.beginning.digest]
-    text = json.dumps([asdict(plan), digest, chosen.scale.name, *start], sort_keys=True)
-    name = f"own-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    folder = runs / dataset.equation.name / recipe / name
-    if (folder / "model" / CARD).exists():
-        return folder / "model"
-    solver = chosen.solver()
-    kept = max(1, len(dataset) // HELD_OUT)
-    examples, held_out = _Part(dataset, 0, len(dataset) - kept), _Part(dataset, -kept, len(dataset))
-    progress = None if report is None else (lambda done, record: report("training", done, record))
-    world = World.join(device)
-    record = fit(
-        solver, examples, plan, folder, validation=held_out, progress=progress, world=world
-    )
-    world.leave()
-    errors = error_history(solver, held_out, MEASURED_STEPS)
-    described = {
-        "recipe": recipe,
-        "scale": chosen.scale.name,
-        "seed": chosen.seed,
-        "data": {"samples": len(examples), "sha256": digest},
-        "stages": {"training": {"plan": asdict(plan), "batches": record.batches}},
-        "errors": {
-            "samples": kept,
-            "relative_l2": {str(step): error for step, error in enumerate(errors)},
-        },
-        "version": neuralsolver.__version__,
-    }
-    card = Card(dataset.equation, dataset.resolution, described)
-    save_model(folder / "model", solver, card)
-    return folder / "model"
+    known = MODELS.get(name)
+    if known is not None and not issubclass(known, _Gained):
+        raise InvalidInput("backbone", "a name that the package does not use", name)
+
+    class Own(_Gained, Backbone):
+        """The user's network."""
+
+        def __init__(self, in_channels: int, out_channels: int, zero_output: bool = False) -> None:
+            with torch.device("cpu"):  # a user's network need not know torch's device "meta"
+                inner = make(in_channels, out_channels)
+            super().__init__(inner, zero_output)
+
+    MODELS[name] = Own
+    recipes = [f"{recipe}-{name}" for recipe in ("contractive", "paper", "operator")]
+    if known is None:
+        row = f"own-{name}"
+        for scale in SCALES:
+            network(row, scale, name)
+        reads: dict[str, Any] = {"error": "scaled_residual", "reads": "jacobian", "smoothing": 2}
+        PRESETS.extend(
+            [
+                Preset(recipes[0], static, row, row, "contract", warm=0.3, **reads),
+                Preset(recipes[1], static, row, row, "unroll", warm=0.75),
+                Preset(recipes[2], static, row, None, "data"),
+            ]
+        )
+    return recipes
 
 
-class _Part:
-    """Consecutive samples of a dataset."""
+class _Gained(nn.Module):
+    """g N(x) with any module N.
 
-    def __init__(self, dataset: Dataset, first: int, last: int) -> None:
-        self.dataset, self.equation = dataset, dataset.equation
-        self.rows = range(len(dataset))[first:last]
+    The gain g is one number that is learnt. It begins at zero where a solver must begin by
+    answering zero (as in ReZero), so that N needs no initialisation of its own.
+    """
 
-    def __len__(self) -> int:
-        return len(self.rows)
+    def __init__(self, inner: nn.Module, zero_output: bool) -> None:
+        super().__init__()
+        if not isinstance(inner, nn.Module):
+            raise InvalidInput("backbone", "a torch.nn.Module", type(inner).__name__)
+        self.inner = inner
+        self.gain = nn.Parameter(torch.full((1,), 0.0 if zero_output else 1.0))
 
-    def tensors(self, index: Any, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs and solutions of the samples at `index`."""
-        chosen = [self.rows[i] for i in torch.arange(len(self)).numpy()[index]]
-        return self.dataset.tensors(chosen, dtype)
+    def forward(self, x: Tensor) -> Tensor:
+        """The answer of the user's network, times the gain."""
+        answer: Tensor = self.gain * self.inner(x)
+        return answer

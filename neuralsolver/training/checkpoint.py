@@ -23,6 +23,7 @@ from typing import Any
 import safetensors.torch
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from neuralsolver.equations import Equation, equation_named
 from neuralsolver.errors import FileDamaged, InvalidInput
@@ -148,7 +149,7 @@ def _restored(
     try:
         weights = safetensors.torch.load(data)
         check_sizes(str(folder), arguments, weights)
-        with torch.device("meta"):
+        with torch.device("meta"), _Unfilled():
             check_weights(str(folder), stored_part(make()), weights)
         with torch.device("cpu"):
             model = make()
@@ -160,6 +161,17 @@ def _restored(
         got = f"{type(error).__name__}: {error}"
         raise FileDamaged(str(folder), expected, got[:200]) from None
     return model.eval()
+
+
+class _Unfilled(TorchFunctionMode):
+    """Draws no random weights: on "meta" that would import a compiler, which takes a second."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(function, "__module__", "") == nn.init.__name__:
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **(kwargs or {}))
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:

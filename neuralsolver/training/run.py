@@ -6,14 +6,18 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import neuralsolver
-from neuralsolver.data import Dataset, DatasetSpec, generate
+from neuralsolver.data import Dataset, DatasetSpec, generate, read
 from neuralsolver.data.dataset import canonical
 from neuralsolver.data.shapes import ShapedExamples
 from neuralsolver.equations import Equation
+from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.training.card import machine
 from neuralsolver.training.checkpoint import CARD, Card, save_model
@@ -33,6 +37,9 @@ TEST_SEED = 2_000_003
 TEST_STEPS = (0, 1, 2, 5, 10, 20)
 BOX_SHARE = 4
 """A box has so many times the points of a square that this part of the samples has to do."""
+HELD_OUT = 10
+"""Of a user's samples the last tenth is never trained on."""
+LEAST_SAMPLES = 2
 
 Report = Callable[[str, float, Record], None]
 
@@ -42,7 +49,7 @@ class Training:
     """One model to be trained: everything that determines it.
 
     `changes` replace fields of its plans; `coarsening` divides the resolution of the scale. `start`
-    is what it goes on from: a model of the same networks.
+    is a model of the same networks, from whose weights it continues.
     """
 
     equation: Equation
@@ -60,7 +67,7 @@ class Training:
 
     @property
     def beginning(self) -> Beginning | None:
-        """The weights it goes on from."""
+        """The weights it continues from."""
         kind = BEGINNINGS.get(self.recipe, Beginning)
         return None if self.start is None else kind(self.start)
 
@@ -69,7 +76,7 @@ class Training:
         """How it is trained, grid by grid."""
         begin, scale = self.beginning, self.scale
         changes = {"seed": self.seed, **({} if begin is None else begin.changes), **self.changes}
-        scale = scale if begin is None else begin.scale(scale)
+        scale = scale if begin is None else replace(scale, warm_resolution=None)
         return make_stages(self.recipe, self.equation, scale, coarsening=self.coarsening, **changes)
 
     @property
@@ -121,99 +128,144 @@ def train(
         The folder of the model.
     """
     folder = training.folder(runs)
-    model = folder / "model"
-    if (model / CARD).exists():
-        return model
-    run = _Run(training, World.join(device), data, report)
-    solver = training.solver()
+    if (folder / "model" / CARD).exists():
+        return folder / "model"
+    world, solver = World.join(device), training.solver()
+    equation, begin = training.equation, training.beginning
+    stages = {} if begin is None else begin.stages
+    share = 1 if equation.dimension == 2 else BOX_SHARE
+    shapes = preset(training.recipe, equation).reads == "shape"
+
+    def drawn(equation: Equation, count: int, split: str, seed: int) -> Any:
+        if shapes:
+            return ShapedExamples(count, stage.resolution, seed)
+        spec = DatasetSpec(equation, count, stage.resolution, split, seed)
+        return world.first(lambda: generate(spec, data))
+
     for stage in training.stages:
+        examples = drawn(training.drawn, training.samples, "train", 0)
+        held_out = drawn(equation, VALIDATION_SAMPLES // share, "test", VALIDATION_SEED)
         place = folder if stage.name == "training" else folder / stage.name.split()[0]
-        run.stage(solver, stage, place)
-    if run.world.rank == 0:
+        told = None if report is None else partial(report, stage.name)
+        record = fit(
+            solver, examples, stage.plan, place, validation=held_out, progress=told, world=world
+        )
+        stages[stage.name] = _stage_record(stage, record)
+    if world.rank == 0:
         resolution = training.stages[-1].resolution
-        errors = measured_errors(solver, training.equation, resolution, data)
-        record = {**run.record(), "errors": errors}
+        tested = DatasetSpec(equation, TEST_SAMPLES // share, resolution, "test", TEST_SEED)
+        errors = error_history(solver, generate(tested, data), TEST_STEPS[-1])
+        used = {
+            "samples": training.samples,
+            "constants": dict(training.drawn.constants()),
+            "fingerprint": getattr(examples, "spec", examples).fingerprint,
+        }
+        measured = {"samples": tested.count, "seed": TEST_SEED, "relative_l2": _some(errors)}
+        described = _record(training, used, stages, measured)
         # three axes of wavenumbers are many weights, and half precision changes no number of steps
-        half = training.equation.dimension == 3
-        save_model(model, solver, Card(training.equation, resolution, record), half=half)
-    run.world.leave()
-    return model
+        half = equation.dimension == 3
+        save_model(folder / "model", solver, Card(equation, resolution, described), half=half)
+    world.leave()
+    return folder / "model"
 
 
-def measured_errors(
-    solver: NeuralSolver, equation: Equation, resolution: int, data: Path | None = None
-) -> dict[str, Any]:
-    """Mean relative L2 error of the plain iteration on fresh samples, for the card of a model."""
-    samples = TEST_SAMPLES if equation.dimension == 2 else TEST_SAMPLES // BOX_SHARE
-    spec = DatasetSpec(equation, samples, resolution, "test", TEST_SEED)
-    history = error_history(solver, generate(spec, data), TEST_STEPS[-1])
-    steps = [step for step in TEST_STEPS if step < len(history)]
+def train_on(
+    file: str | Path,
+    training: Callable[[Equation], Training],
+    runs: Path,
+    report: Report | None = None,
+    equation: Equation | None = None,
+    device: str | None = None,
+) -> Path:
+    """Train on the samples of a dataset file, of ours or of a known layout, on their own grid.
+
+    The last tenth of the samples is held out and measured. The folder of the run is named by the
+    description and the file's hash.
+
+    Args:
+        file: The dataset.
+        training: Describes how, for the equation that the file holds.
+        runs: Folder of the runs.
+        report: Called with the stage, the part of it that is done, and the record so far.
+        equation: Of a file that does not say it.
+        device: cpu, cuda or cuda:N; a GPU if there is one unless given.
+
+    Returns:
+        The folder of the model.
+    """
+    dataset = read(file, equation)
+    if len(dataset) < LEAST_SAMPLES:
+        raise InvalidInput("--dataset", f"at least {LEAST_SAMPLES} samples", len(dataset))
+    chosen = training(dataset.equation)
+    stage = replace(chosen.stages[-1], name="training", resolution=dataset.resolution)
+    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    start = [] if chosen.beginning is None else [chosen.beginning.digest]
+    text = json.dumps([asdict(stage.plan), digest, chosen.scale.name, *start], sort_keys=True)
+    name = f"own-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    folder = runs / dataset.equation.name / chosen.recipe / name
+    if (folder / "model" / CARD).exists():
+        return folder / "model"
+    world, solver = World.join(device), chosen.solver()
+    kept = max(1, len(dataset) // HELD_OUT)
+    examples, held_out = _Part(dataset, 0, len(dataset) - kept), _Part(dataset, -kept, len(dataset))
+    progress = None if report is None else partial(report, stage.name)
+    record = fit(
+        solver, examples, stage.plan, folder, validation=held_out, progress=progress, world=world
+    )
+    world.leave()
+    used = {"samples": len(examples), "sha256": digest}
+    errors = error_history(solver, held_out, TEST_STEPS[-1])
+    measured = {"samples": kept, "relative_l2": _some(errors)}
+    described = _record(chosen, used, {stage.name: _stage_record(stage, record)}, measured)
+    save_model(folder / "model", solver, Card(dataset.equation, dataset.resolution, described))
+    return folder / "model"
+
+
+def _some(errors: list[float]) -> dict[str, float]:
+    """The mean relative L2 errors of the steps that a card has."""
+    return {str(step): errors[step] for step in TEST_STEPS if step < len(errors)}
+
+
+def _stage_record(stage: Stage, record: Record) -> dict[str, Any]:
     return {
-        "samples": samples,
-        "seed": TEST_SEED,
-        "relative_l2": {str(step): history[step] for step in steps},
+        "resolution": stage.resolution,
+        "plan": asdict(stage.plan),
+        "batches": record.batches,
+        "updates": record.updates,
+        "skipped": record.skipped,
+        "minutes": round(record.seconds / 60, 2),
+        "validation": record.validation,
     }
 
 
-class _Run:
-    """The stages that were trained, and the record that goes on the card."""
+def _record(
+    training: Training, data: dict[str, Any], stages: dict[str, Any], errors: dict[str, Any]
+) -> dict[str, Any]:
+    """How a model came about, for its card."""
+    begin = training.beginning
+    return {
+        "recipe": training.recipe,
+        "scale": training.scale.name,
+        "seed": training.seed,
+        "data": data,
+        **({} if begin is None else {"start": begin.digest}),
+        "stages": stages,
+        "machine": machine(),
+        "version": neuralsolver.__version__,
+        "errors": errors,
+    }
 
-    def __init__(
-        self, training: Training, world: World, data: Path | None, report: Report | None
-    ) -> None:
-        self.training, self.world, self.data, self.report = training, world, data, report
-        self.done: dict[str, Any] = {} if training.beginning is None else training.beginning.stages
-        self.fingerprint = ""
 
-    def stage(self, solver: NeuralSolver, stage: Stage, folder: Path) -> None:
-        """Train on one grid."""
-        name, resolution, plan = stage.name, stage.resolution, stage.plan
-        examples = self._examples(self.training.samples, resolution, "train", 0)
-        count = VALIDATION_SAMPLES // (1 if self.training.equation.dimension == 2 else BOX_SHARE)
-        held_out = self._examples(count, resolution, "test", VALIDATION_SEED)
-        report = self.report
-        progress = None if report is None else (lambda done, record: report(name, done, record))
-        record = fit(
-            solver, examples, plan, folder, validation=held_out, progress=progress, world=self.world
-        )
-        self.fingerprint = (
-            examples.fingerprint
-            if isinstance(examples, ShapedExamples)
-            else examples.spec.fingerprint
-        )
-        self.done[name] = {
-            "resolution": resolution,
-            "plan": asdict(plan),
-            "batches": record.batches,
-            "updates": record.updates,
-            "skipped": record.skipped,
-            "minutes": round(record.seconds / 60, 2),
-            "validation": record.validation,
-        }
+class _Part:
+    """Consecutive samples of a dataset."""
 
-    def record(self) -> dict[str, Any]:
-        """How the model came about."""
-        begin = self.training.beginning
-        return {
-            "recipe": self.training.recipe,
-            "scale": self.training.scale.name,
-            "seed": self.training.seed,
-            "data": {
-                "samples": self.training.samples,
-                "constants": dict(self.training.drawn.constants()),
-                "fingerprint": self.fingerprint,
-            },
-            **({} if begin is None else {"start": begin.digest}),
-            "stages": self.done,
-            "machine": machine(),
-            "version": neuralsolver.__version__,
-        }
+    def __init__(self, dataset: Dataset, first: int, last: int) -> None:
+        self.dataset, self.equation = dataset, dataset.equation
+        self.rows = torch.arange(len(dataset))[first:last]
 
-    def _examples(
-        self, count: int, resolution: int, split: str, seed: int
-    ) -> Dataset | ShapedExamples:
-        if preset(self.training.recipe, self.training.equation).reads == "shape":
-            return ShapedExamples(count, resolution, seed)
-        drawn = self.training.drawn if split == "train" else self.training.equation
-        spec = DatasetSpec(drawn, count, resolution, split, seed)
-        return self.world.first(lambda: generate(spec, self.data))
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def tensors(self, index: Any, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs and solutions of the samples at `index`."""
+        return self.dataset.tensors(self.rows[index].tolist(), dtype)

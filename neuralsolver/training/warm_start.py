@@ -1,4 +1,4 @@
-"""The weights that a training goes on from: `ens train EQUATION --start MODEL`.
+"""The weights that a training continues from: `ens train EQUATION --start MODEL`.
 
 A model of the same networks, shipped or in a folder: nothing warms up then, and what it has cost
 before is part of its cost.
@@ -6,7 +6,7 @@ before is part of its cost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +40,6 @@ class Beginning:
         """The stages that the weights have behind them."""
         return {f"before: {name}": stage for name, stage in self._card().get("stages", {}).items()}
 
-    def scale(self, scale: Scale) -> Scale:
-        """The scale, without a warm start."""
-        return replace(scale, warm_resolution=None)
-
     def solver(self, recipe: str, equation: Equation, scale: Scale, seed: int = 0) -> NeuralSolver:
         """A solver with these weights."""
         solver = make_solver(recipe, equation, scale, seed)
@@ -64,4 +60,4 @@ class Beginning:
 
 
 BEGINNINGS: dict[str, type[Beginning]] = {}
-"""Recipes that can also go on from something else, such as a file of published weights."""
+"""Recipes that can also continue from something else, such as a file of published weights."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -152,3 +154,21 @@ def test_a_list_on_a_card_is_at_most_as_long_as_a_side_of_the_weights():
     check_sizes("card", arguments, {"lifting": torch.zeros(96, 83)})
     with pytest.raises(FileDamaged, match="input_sizes"):
         check_sizes("card", arguments, {"lifting": torch.zeros(64, 80)})
+
+
+def test_loading_imports_no_compiler():
+    """Some operators of torch's device "meta" import it, which takes a second."""
+    program = """
+import sys
+from neuralsolver.training.library import SHIPPED, shipped_wave_corrector
+from neuralsolver.training.checkpoint import load_model
+for name in ("darcy", "darcy-shapes", "darcy-diffusion-ens", "darcy-inversion", "kolmogorov"):
+    found = [SHIPPED / name, SHIPPED / f"{name}-contractive"]
+    load_model(next(folder for folder in found if folder.is_dir()))
+shipped_wave_corrector()
+print("torch._dynamo" in sys.modules)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "False\n"
