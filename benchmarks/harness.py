@@ -31,7 +31,7 @@ from scipy.sparse.linalg import splu
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import sparse_jacobian
+from neuralsolver.fields.jacobian import sparse_jacobian
 from neuralsolver.training.card import machine
 
 Row = dict[str, Any]

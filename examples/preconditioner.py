@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse.linalg import cg, gmres
 
 import neuralsolver as ns
-from neuralsolver.equations.jacobian import sparse_jacobian
+from neuralsolver.fields.jacobian import sparse_jacobian
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Poisson, Problem
-from neuralsolver.equations.jacobian import jacobian_diagonal
+from neuralsolver.fields.jacobian import jacobian_diagonal
 from neuralsolver.solvers import ResidualBelow, Solve, Solver, State
 from neuralsolver.solvers.newton_solver import Newton
 from neuralsolver.solvers.wrappers import Configured

@@ -34,7 +34,7 @@ def options(
 ) -> None:
     """The study of the paper: measure its rows, write its tables and figures."""
     for file in plugin or []:
-        from neuralsolver.equations.modules import import_equations
+        from neuralsolver.equations.registry import import_equations
 
         import_equations(file)
 

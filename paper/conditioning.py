@@ -30,8 +30,8 @@ from scipy.sparse.linalg import ArpackError, eigsh
 from torch import Tensor
 
 from neuralsolver.equations import Helmholtz, NavierStokes, Problem
-from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.errors import InvalidInput, ReferenceFailure
+from neuralsolver.fields.jacobian import sparse_jacobian
 from paper.trajectories import Vector, trajectory_triplet
 
 MISMATCH_LIMIT = 1e-5

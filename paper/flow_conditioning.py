@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import NavierStokes, Problem, generator
-from neuralsolver.equations.jacobian import linearisation
 from neuralsolver.equations.navier_stokes import time_derivative
+from neuralsolver.fields.jacobian import linearisation
 from neuralsolver.solvers.metrics import four_digits
 from neuralsolver.training.card import machine
 from paper.conditioning import gap_field, singular_values

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.jacobian import sparse_jacobian
 from paper.conditioning import singular_values
 
 DENSE_UNKNOWNS = 2_500

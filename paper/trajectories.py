@@ -8,8 +8,8 @@ hundred thousand unknowns, so it is neither formed nor inverted. Instead the lin
 
     ∂ₜe + v·∇e + (curl⁻¹e)·∇w − νΔe = r,   e(t₀) = 0,       e = Kr
 
-is stepped through time (`equations/tangent.py`): K is J⁻¹ but for the differences in time, KKᵀ
-preconditions JᵀJ, and LOBPCG minimises ‖Jd‖²/‖d‖².
+is stepped through time (`equations/flow_integration.py`): K is J⁻¹ but for the differences in
+time, KKᵀ preconditions JᵀJ, and LOBPCG minimises ‖Jd‖²/‖d‖².
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh, lobpcg
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import linearisation
+from neuralsolver.fields.jacobian import linearisation
 
 Vector = npt.NDArray[np.float64]
 

@@ -22,7 +22,12 @@ ALWAYS = ("solvers.loop", "solvers.metrics", "solvers.stopping")
 NETWORK = ("solvers.neural_solver", "solvers.error_signals")
 SAFEGUARDED = (*NETWORK, "solvers.trained", "solvers.safeguard", "solvers.acceleration")
 CLASSICAL = (*SAFEGUARDED, "solvers.network_free", "solvers.multigrid", "solvers.smoothing")
-NEWTON = (*CLASSICAL, "solvers.newton_krylov", "equations.tangent", "solvers.sparse_newton")
+NEWTON = (
+    *CLASSICAL,
+    "solvers.newton_krylov",
+    "equations.flow_integration",
+    "solvers.sparse_newton",
+)
 OPTIMISED = (*NETWORK, "paper.physics_informed")
 GENERATIVE = (
     "paper.baselines.forward_sampler",

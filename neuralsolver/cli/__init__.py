@@ -94,7 +94,7 @@ def options(
     if debug:
         os.environ["ENS_DEBUG"] = "1"
     for file in equation_module or []:
-        from neuralsolver.equations.modules import import_equations
+        from neuralsolver.equations.registry import import_equations
 
         import_equations(file)
 

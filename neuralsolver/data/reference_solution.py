@@ -36,8 +36,8 @@ from neuralsolver.equations import (
     Problem,
 )
 from neuralsolver.equations.base import Array
-from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.jacobian import sparse_jacobian
 from neuralsolver.solvers.sparse_newton import Point, Solve, Vector, factorised, newton
 
 FLOW_RESOLUTION = 64

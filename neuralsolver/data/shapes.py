@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Darcy, FixedValues, Problem, generator
-from neuralsolver.equations.jacobian import sparse_jacobian
+from neuralsolver.fields.jacobian import sparse_jacobian
 from neuralsolver.reference.random_fields import cosine_field, two_phase
 from neuralsolver.reference.random_shapes import random_shape
 from neuralsolver.solvers.sparse_newton import factorised

@@ -24,10 +24,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from neuralsolver.equations.units import Units
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.grid import Grid, unit_grid
 from neuralsolver.fields.space import Field, Space
+from neuralsolver.fields.units import Units
 from neuralsolver.limits import POSITIVE, Choice, Limit, limit_of
 
 Array = npt.NDArray[np.float64]

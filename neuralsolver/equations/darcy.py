@@ -33,7 +33,6 @@ from torch import Tensor
 
 from neuralsolver.equations.base import Array, Equation, constant, plain
 from neuralsolver.equations.poisson import SOURCE_AMPLITUDE
-from neuralsolver.equations.units import Units, exponent_of, largest, scaled, with_fixed
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.grid import Grid, unit_grid
 from neuralsolver.fields.space import Space
@@ -45,6 +44,7 @@ from neuralsolver.fields.stencils import (
     mirror_factor,
     wide_divergence,
 )
+from neuralsolver.fields.units import Units, exponent_of, largest, scaled, with_fixed
 from neuralsolver.limits import Choice, Float, Int
 from neuralsolver.reference.random_fields import box_field, cosine_field, log_normal, two_phase
 

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from neuralsolver.equations.base import Array, Equation, constant, plain
 from neuralsolver.equations.poisson import SOURCE_AMPLITUDE
-from neuralsolver.equations.units import Units, exponent_of, largest, scaled
 from neuralsolver.fields.grid import Grid
 from neuralsolver.fields.space import Space
 from neuralsolver.fields.stencils import laplacian, laplacian_eigenvalues, mirror_factor
+from neuralsolver.fields.units import Units, exponent_of, largest, scaled
 from neuralsolver.limits import FINITE, Float
 from neuralsolver.reference.random_fields import cosine_field
 

@@ -34,9 +34,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations.base import Array, Equation, constant
-from neuralsolver.equations.flow_integration import integrate_flow
-from neuralsolver.equations.tables import Tables
-from neuralsolver.equations.tangent import Tangent
+from neuralsolver.equations.flow_integration import Tangent, integrate_flow
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.fourier import advection, symbols, vorticity_derivatives
 from neuralsolver.fields.space import Space
@@ -145,26 +143,11 @@ class NavierStokes(Equation):
     def _with_free_modes(self, u: Tensor, inputs: Tensor) -> Tensor:
         """u with the modes beyond n/3 that follow from the initial frame and the forcing alone."""
         n, frames = u.shape[-1], u.shape[-3]
-        key = (self, n, frames, u.dtype, u.device)
-        kept, decay, forced = _TABLES.get(key, lambda: self._free_modes(frames, inputs)).unbind()
+        kept, decay, forced = _free_modes(self, n, frames, u.dtype, u.device)
         initial = torch.fft.rfft2(inputs)[..., None, :, :]
         modes = torch.fft.rfft2(u).mul_(kept).add_(forced).addcmul_(decay, initial)
         field: Tensor = torch.fft.irfft2(modes, s=(n, n))
         return field
-
-    def _free_modes(self, frames: int, like: Tensor) -> Tensor:
-        """Which modes are solved for, what the others keep of the initial frame, and what they have
-        gained by the forcing, frame by frame."""
-        n = like.shape[-1]
-        k1, k2, square = symbols(n, like.dtype, like.device)
-        edge = 2 * math.pi * ((n - 1) // 3 + 0.5)
-        # the square, because the Nyquist mode has no first derivative
-        free = (k1.abs() > edge) | (k2 > edge) | (square > 2 * edge**2)
-        elapsed = self.frame_spacing * torch.arange(frames, dtype=like.dtype, device=like.device)
-        decay = torch.exp(-self.viscosity * square * elapsed[:, None, None])
-        rate = self.viscosity * square.clamp_min(1.0)
-        forced = (1 - decay) / rate * torch.fft.rfft2(self.forcing_field(like))
-        return torch.stack(((~free).expand_as(decay) + 0j, free * decay + 0j, free * forced))
 
     def first_guess(self, inputs: Tensor) -> Tensor:
         """The initial frame, repeated: nearer than zero, and without its jump after frame 0."""
@@ -179,8 +162,7 @@ class NavierStokes(Equation):
         n, frames = residual.shape[-1], residual.shape[-3]
         half = n // 2 + 1
         constants = (n, frames, self.frame_spacing, self.viscosity, self.time_order)
-        key = (*constants, residual.dtype, residual.device)
-        table = _TABLES.get(key, lambda: _inverses(*constants).to(residual))
+        table = _inverses(*constants, residual.dtype, residual.device)
         spectrum = torch.fft.rfft2(residual)
         # k₁ and −k₁ share a table
         both = torch.stack((spectrum[..., :half, :], spectrum[..., -torch.arange(half), :]))
@@ -240,10 +222,34 @@ def with_initial_frame(u: Tensor, inputs: Tensor) -> Tensor:
     return torch.cat([inputs[:, :, None], u[:, :, 1:]], dim=2)
 
 
-_TABLES = Tables(limit=400_000_000)
+@functools.lru_cache(maxsize=4)
+def _free_modes(
+    equation: NavierStokes, n: int, frames: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Which modes are solved for, what the others keep of the initial frame, and what they have
+    gained by the forcing, frame by frame."""
+    k1, k2, square = symbols(n, dtype, device)
+    edge = 2 * math.pi * ((n - 1) // 3 + 0.5)
+    # the square, because the Nyquist mode has no first derivative
+    free = (k1.abs() > edge) | (k2 > edge) | (square > 2 * edge**2)
+    elapsed = equation.frame_spacing * torch.arange(frames, dtype=dtype, device=device)
+    decay = torch.exp(-equation.viscosity * square * elapsed[:, None, None])
+    rate = equation.viscosity * square.clamp_min(1.0)
+    forcing = equation.forcing_field(torch.empty(n, n, dtype=dtype, device=device))
+    forced = (1 - decay) / rate * torch.fft.rfft2(forcing)
+    return (~free).expand_as(decay) + 0j, free * decay + 0j, free * forced
 
 
-def _inverses(n: int, frames: int, spacing: float, viscosity: float, order: int) -> Tensor:
+@functools.lru_cache(maxsize=4)
+def _inverses(
+    n: int,
+    frames: int,
+    spacing: float,
+    viscosity: float,
+    order: int,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Tensor:
     """(∂ₜ + ν4π²|k|²)⁺ from all frames to all frames, for each mode k₁, k₂ ≥ 0 of an n × n grid,
     transposed: it acts on rows."""
     unit = torch.eye(frames, dtype=torch.float64)
@@ -252,7 +258,8 @@ def _inverses(n: int, frames: int, spacing: float, viscosity: float, order: int)
     values, place = torch.unique(square, return_inverse=True)
     operators = derivative + viscosity * values[:, None, None] * unit
     inverses = torch.linalg.pinv(operators[:, :, 1:])
-    return torch.nn.functional.pad(inverses, (0, 0, 1, 0)).mT.contiguous()[place]
+    table = torch.nn.functional.pad(inverses, (0, 0, 1, 0)).mT.contiguous()[place]
+    return table.to(device, dtype)
 
 
 def time_derivative(w: Tensor, spacing: float, order: int = 2) -> Tensor:

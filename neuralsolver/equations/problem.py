@@ -17,11 +17,12 @@ from neuralsolver.cancellation import checkpoint
 from neuralsolver.equations.arrays import AskedAxes, real_tensor
 from neuralsolver.equations.base import Equation, generator
 from neuralsolver.equations.fixed_values import FixedValues, WallValues, with_walls
-from neuralsolver.equations.units import Units, largest, scaled
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.complex_field import REAL, is_complex, logical_names, to_complex, to_real
 from neuralsolver.fields.grid import Grid, Side
+from neuralsolver.fields.jacobian import field_units
 from neuralsolver.fields.space import Space
+from neuralsolver.fields.units import Units, largest, scaled
 from neuralsolver.limits import SEED, Int
 
 DERIVED = ("field_units", "network_unit")
@@ -203,8 +204,6 @@ class Problem:
     @cached_property
     def field_units(self) -> Tensor:
         """The unit of the residual of each of several fields, (batch, field, 1, …)."""
-        from neuralsolver.equations.jacobian import field_units
-
         return field_units(self)
 
     @property

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib.util
+import sys
 from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from neuralsolver.equations.base import Equation
@@ -117,6 +121,41 @@ def describe(equation: Equation) -> dict[str, Any]:
             if name != "dimension"  # what is described are squares
         },
     }
+
+
+def import_equations(file: str | Path) -> ModuleType:
+    """Import a user's Python file by its path: the equations it registers are then known.
+
+    It runs with all rights of the user. Importing it again does nothing.
+    """
+    path = Path(file).resolve()
+    if path.suffix != ".py" or not path.is_file():
+        raise InvalidInput("--equation-module", "an existing Python file", file)
+    name = path.stem
+    known = sys.modules.get(name)
+    if known is not None:
+        if getattr(known, "__file__", None) == str(path):
+            return known
+        raise InvalidInput("--equation-module", "a name that no other module has", name)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        got = f"{type(error).__name__}: {error}"
+        raise InvalidInput(
+            f"--equation-module {file}", "a file that can be imported", got
+        ) from error
+    try:  # workers in other processes cannot find the file: they are sent what it defines
+        import cloudpickle
+    except ImportError:  # without the extra `cluster` there are no workers
+        return module
+    cloudpickle.register_pickle_by_value(module)
+    return module
 
 
 def _nearest(name: object) -> str:

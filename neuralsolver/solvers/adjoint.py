@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import has_sparse_jacobian, sparse_jacobian
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.jacobian import has_sparse_jacobian, sparse_jacobian
 from neuralsolver.solvers.acceleration import flexible_gmres
 from neuralsolver.solvers.preconditioner import as_operator
 from neuralsolver.solvers.solution import Solution

@@ -20,8 +20,8 @@ from scipy import fft
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import linearisation, sparse_jacobian
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.jacobian import linearisation, sparse_jacobian
 from neuralsolver.fields.space import Space
 from neuralsolver.solvers.loop import State
 from neuralsolver.solvers.newton import solve_samples

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import diagonal_of, jacobian_blocks
-from neuralsolver.equations.units import Units, scaled
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.jacobian import diagonal_of, jacobian_blocks
+from neuralsolver.fields.units import Units, scaled
 from neuralsolver.solvers.norms import guess_norm, residual_norm
 from neuralsolver.solvers.solution import Solution, Status
 from neuralsolver.solvers.stopping import StoppingRule

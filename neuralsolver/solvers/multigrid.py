@@ -16,7 +16,7 @@ from scipy import sparse
 from torch import Tensor
 
 from neuralsolver.equations import Grid, Problem
-from neuralsolver.equations.jacobian import sparse_jacobian
+from neuralsolver.fields.jacobian import sparse_jacobian
 from neuralsolver.solvers.geometric_multigrid import Axis, CoarseSolver, Multigrid
 from neuralsolver.solvers.loop import Inverse, State
 from neuralsolver.solvers.newton import solve_samples

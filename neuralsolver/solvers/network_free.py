@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import sparse_jacobian
+from neuralsolver.fields.jacobian import sparse_jacobian
 from neuralsolver.solvers.loop import State, Stepper
 from neuralsolver.solvers.multigrid import MultigridStep
 from neuralsolver.solvers.multilevel import START_STEPS, Level, VCycle

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import sparse_jacobian
+from neuralsolver.fields.jacobian import sparse_jacobian
 from neuralsolver.solvers.sparse_newton import HALVINGS, Vector, direct
 
 if TYPE_CHECKING:

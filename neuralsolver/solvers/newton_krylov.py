@@ -34,7 +34,7 @@ from scipy import sparse
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import linearisation, sparse_jacobian
+from neuralsolver.fields.jacobian import linearisation, sparse_jacobian
 from neuralsolver.solvers.acceleration import Map, least_residual
 from neuralsolver.solvers.loop import Iterations, Observation, drained
 from neuralsolver.solvers.solution import Solution, Status

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import has_sparse_jacobian, jacobian_row_sums, sparse_jacobian
-from neuralsolver.equations.units import scaled
+from neuralsolver.fields.jacobian import has_sparse_jacobian, jacobian_row_sums, sparse_jacobian
+from neuralsolver.fields.units import scaled
 from neuralsolver.solvers.newton import newton_correction
 from neuralsolver.solvers.sparse_newton import factorised
 

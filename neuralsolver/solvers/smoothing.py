@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import divide_by_blocks, jacobian_blocks, linearisation
+from neuralsolver.fields.jacobian import divide_by_blocks, jacobian_blocks, linearisation
 
 
 def chebyshev_weights(sweeps: int, dimension: int = 2) -> list[float]:
@@ -178,7 +178,7 @@ def _star(problem: Problem, u: Tensor) -> Entries:
 
 
 def _box(problem: Problem, u: Tensor) -> Entries:
-    """J(u) of any stencil within its reach, by the probing of `equations.jacobian`."""
+    """J(u) of any stencil within its reach, by the probing of `fields.jacobian`."""
     reach, dimension = problem.equation.stencil_reach, problem.grid.dimension
     period = 2 * reach + 1
     respond = _responses(problem, u)

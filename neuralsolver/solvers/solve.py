@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.equations.jacobian import has_sparse_jacobian
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.jacobian import has_sparse_jacobian
 from neuralsolver.solvers.acceleration import Conjugate, Krylov
 from neuralsolver.solvers.direct import LARGE, DirectStep, sine_inverse
 from neuralsolver.solvers.loop import (

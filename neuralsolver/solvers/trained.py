@@ -37,8 +37,8 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Equation, Grid, Problem
-from neuralsolver.equations.units import scaled
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.units import scaled
 from neuralsolver.solvers.acceleration import Anderson, Conjugate, Krylov
 from neuralsolver.solvers.direct import LARGE, DirectStep
 from neuralsolver.solvers.loop import (

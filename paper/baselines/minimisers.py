@@ -29,8 +29,8 @@ from torch import Tensor
 
 from neuralsolver.equations import Problem, generator
 from neuralsolver.equations.base import Array, check_positive
-from neuralsolver.equations.jacobian import linearisation
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.jacobian import linearisation
 from neuralsolver.solvers.loop import Solve, Solver, State
 from neuralsolver.solvers.newton_solver import Newton, check_limits, solve_in_float64
 from neuralsolver.solvers.sparse_newton import Vector, factorised

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuralsolver.equations import EQUATIONS, Darcy, Helmholtz, NavierStokes, Poisson, Problem
-from neuralsolver.equations.jacobian import jacobian_diagonal, linearisation, sparse_jacobian
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.jacobian import jacobian_diagonal, linearisation, sparse_jacobian
 
 STATIC = ("poisson", "helmholtz", "nonlinear-helmholtz", "darcy")
 resolutions = st.integers(8, 24)

@@ -19,9 +19,9 @@ from neuralsolver.equations import (
     contract,
     equation_named,
 )
-from neuralsolver.equations.jacobian import linearisation
 from neuralsolver.equations.navier_stokes import time_derivative
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.jacobian import linearisation
 from neuralsolver.fields.stencils import laplacian
 from tests.exact import STATIC, decaying_vortex, steady_shear, torus_grid, wall_grid
 

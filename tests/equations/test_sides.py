@@ -17,8 +17,8 @@ from neuralsolver.equations import (
     Poisson,
     Problem,
 )
-from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.jacobian import sparse_jacobian
 from neuralsolver.fields.stencils import laplacian_eigenvalues, mirror_factor
 from neuralsolver.solvers.newton import newton_correction
 

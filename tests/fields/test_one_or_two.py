@@ -11,7 +11,7 @@ import torch
 
 import neuralsolver as ns
 from neuralsolver.data import read
-from neuralsolver.equations.jacobian import linearisation, sparse_jacobian
+from neuralsolver.fields.jacobian import linearisation, sparse_jacobian
 from neuralsolver.plotting.datasets import draw_dataset
 from neuralsolver.solvers.network_free import without_network
 from neuralsolver.solvers.norms import field_norms

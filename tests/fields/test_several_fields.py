@@ -15,7 +15,7 @@ import torch
 
 import neuralsolver as ns
 from neuralsolver.data.reference_solution import solve_reference
-from neuralsolver.equations.jacobian import (
+from neuralsolver.fields.jacobian import (
     divide_by_blocks,
     jacobian_blocks,
     jacobian_diagonal,

@@ -10,8 +10,8 @@ import torch
 
 from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import Darcy, Equation, Helmholtz, NavierStokes, Poisson, Problem
-from neuralsolver.equations.jacobian import linearisation, sparse_jacobian
 from neuralsolver.errors import InvalidInput, ReferenceFailure
+from neuralsolver.fields.jacobian import linearisation, sparse_jacobian
 from neuralsolver.fields.stencils import laplacian_eigenvalues
 from paper import conditioning
 from paper.conditioning import (

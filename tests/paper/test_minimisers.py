@@ -10,8 +10,8 @@ import torch
 
 from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import EQUATIONS, Darcy, Helmholtz, NavierStokes, Problem
-from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.jacobian import sparse_jacobian
 from neuralsolver.solvers import Status
 from neuralsolver.solvers.newton_solver import Newton
 from paper.baselines.minimisers import (

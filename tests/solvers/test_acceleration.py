@@ -11,8 +11,8 @@ import torch
 
 from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import EQUATIONS, Darcy, Equation, Grid, Helmholtz, Poisson, Problem
-from neuralsolver.equations.jacobian import jacobian_diagonal
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.jacobian import jacobian_diagonal
 from neuralsolver.solvers import (
     Anderson,
     FixedSteps,

@@ -16,8 +16,8 @@ from neuralsolver.equations import (
     Poisson,
     Problem,
 )
-from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.jacobian import sparse_jacobian
 from neuralsolver.solvers import flexible_gmres
 
 SOLVERS = {

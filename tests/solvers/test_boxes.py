@@ -10,7 +10,7 @@ import torch
 
 import neuralsolver as ns
 from neuralsolver.equations import Darcy, Helmholtz, Poisson, Problem
-from neuralsolver.equations.jacobian import jacobian_diagonal, sparse_jacobian
+from neuralsolver.fields.jacobian import jacobian_diagonal, sparse_jacobian
 from neuralsolver.reference import solve_darcy_box
 from neuralsolver.solvers import Krylov, ResidualBelow, iterate, smoothing
 from neuralsolver.solvers.multigrid import MultigridStep

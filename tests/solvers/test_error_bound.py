@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import EQUATIONS, Darcy, Helmholtz, NavierStokes, Poisson, Problem
-from neuralsolver.equations.jacobian import sparse_jacobian
+from neuralsolver.fields.jacobian import sparse_jacobian
 from neuralsolver.fields.stencils import laplacian_eigenvalues
 from neuralsolver.solvers import Solution
 

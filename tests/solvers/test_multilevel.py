@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from neuralsolver.equations import EQUATIONS, Darcy, Grid, Helmholtz, Poisson, Problem
-from neuralsolver.equations.jacobian import jacobian_blocks, linearisation
+from neuralsolver.fields.jacobian import jacobian_blocks, linearisation
 from neuralsolver.solvers import FixedSteps, State, VCycle, iterate, multilevel
 from neuralsolver.solvers.smoothing import chebyshev_weights, smooth, stencil
 from neuralsolver.training import load

@@ -9,8 +9,8 @@ import torch
 
 from neuralsolver.data.instances import random_problem
 from neuralsolver.equations import NavierStokes, Problem
-from neuralsolver.equations.jacobian import linearisation
-from neuralsolver.equations.tangent import Tangent
+from neuralsolver.equations.flow_integration import Tangent
+from neuralsolver.fields.jacobian import linearisation
 from neuralsolver.solvers import Status, TrainedSolver
 from neuralsolver.solvers.acceleration import least_residual
 from neuralsolver.solvers.network_free import without_network

@@ -8,7 +8,7 @@ from scipy.sparse.linalg import cg, gmres, spsolve
 
 import neuralsolver as ns
 from neuralsolver.equations import Darcy, Helmholtz, Poisson, Problem
-from neuralsolver.equations.jacobian import sparse_jacobian
+from neuralsolver.fields.jacobian import sparse_jacobian
 
 EQUATIONS = {
     "poisson": (Poisson(), "poisson"),

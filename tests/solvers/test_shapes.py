@@ -9,8 +9,8 @@ from scipy.sparse.linalg import gmres
 
 import neuralsolver as ns
 from benchmarks.domains import FAMILIES, fresh_problem
-from neuralsolver.equations.jacobian import sparse_jacobian
 from neuralsolver.errors import InvalidInput
+from neuralsolver.fields.jacobian import sparse_jacobian
 from neuralsolver.solvers.multigrid import MultigridStep, hierarchies
 from neuralsolver.solvers.network_free import without_network
 from neuralsolver.solvers.newton import newton_correction

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import neuralsolver as ns
-from neuralsolver.equations.jacobian import jacobian_row_sums
-from neuralsolver.equations.units import exponent_of, scaled
+from neuralsolver.fields.jacobian import jacobian_row_sums
+from neuralsolver.fields.units import exponent_of, scaled
 from neuralsolver.solvers import Status, polish
 from neuralsolver.solvers.norms import residual_norm
 from neuralsolver.training.library import locate

@@ -11,13 +11,10 @@ round nothing, so what is true of a field in natural units is true of it in the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from neuralsolver.equations.base import Equation
 
 ORDINARY = (1e-6, 1e9)
 """Sizes that need no other unit."""
@@ -29,7 +26,7 @@ LIMIT = 2040
 class Units:
     """The equation and the inputs f′ in natural units, and the exponents s and r, (B,) each."""
 
-    equation: Equation
+    equation: Any
     inputs: Tensor
     solution: Tensor
     residual: Tensor

@@ -9,21 +9,34 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
-from neuralsolver.equations.problem import Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.grid import Grid
+from neuralsolver.fields.space import Space
 
 LEAST_FIELD_UNIT = 1e-6
 """Below this share of the largest a field's residual is rounding, and no unit."""
 
 Operator = Callable[[Tensor], Tensor]
+
+
+class Problem(Protocol):
+    """What a Jacobian is taken of: `equations.problem.Problem`."""
+
+    @property
+    def equation(self) -> Any: ...
+    @property
+    def fixed(self) -> Any: ...
+    @property
+    def space(self) -> Space: ...
+    def residual(self, u: Tensor) -> Tensor: ...
+    def first_guess(self) -> Tensor: ...
 
 
 def linearisation(problem: Problem, u: Tensor) -> Operator:
@@ -119,7 +132,8 @@ def sparse_jacobian(problem: Problem, u: Tensor) -> list[Any]:
 
     A known point is an unknown with the equation δ = 0.
     """
-    equation, grid, space = problem.equation, problem.grid, problem.space
+    equation, space = problem.equation, problem.space
+    grid = space.grid
     if not has_sparse_jacobian(problem):
         raise InvalidInput("equation", "fields between walls, without frames", equation.name)
     numbers = space.unflatten(torch.arange(1.0, space.size + 1)[None], u[:1].double())[0]
@@ -145,7 +159,7 @@ def sparse_jacobian(problem: Problem, u: Tensor) -> list[Any]:
         for key in present
     }
     matrices = []
-    for index in range(problem.batch):
+    for index in range(len(u)):
         rows, columns, values = [], [], []
         for key in present:
             value = space.flatten(entries[key][index : index + 1])[0].detach().cpu().numpy()
