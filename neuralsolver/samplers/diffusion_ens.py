@@ -25,8 +25,8 @@ from scipy.fft import dstn
 from torch import Tensor, nn
 
 from neuralsolver.equations import Darcy, Equation, Problem
-from neuralsolver.fields.jacobian import jacobian_diagonal
 from neuralsolver.equations.sensors import Observed
+from neuralsolver.fields.jacobian import jacobian_diagonal
 from neuralsolver.fields.stencils import from_interior, interior, laplacian_eigenvalues
 from neuralsolver.samplers.conditions import Conditions, Sizes, decode_inputs
 from neuralsolver.samplers.edm import SIGMA_DATA, Schedule, precondition
