@@ -50,7 +50,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "optimised": OPTIMISED,
     "pinn": ("paper.physics_informed",),
     "generated": GENERATIVE,
-    "integrator": ("data.reference_solver", "reference.time_stepping"),
+    "integrator": ("data.reference_solver", "reference.vorticity"),
     "load_sampler": (*GENERATIVE, "samplers.diffusion_ens", "samplers.exact", "training.library"),
     "started_from": MINIMISERS,
 }

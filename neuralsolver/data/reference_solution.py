@@ -92,8 +92,6 @@ def _helmholtz(equation: Helmholtz, drawn: Array) -> ReferenceSolution:
 def _darcy(equation: Darcy, drawn: Array) -> ReferenceSolution:
     forced = len(equation.input_names) == 2
     source = drawn[:, 1] if forced else equation.constant_source
-    if equation.dimension == 3:
-        return _all_solved(drawn, reference.solve_darcy_box(drawn[:, 0], source))
     if forced:
         return _all_solved(drawn, reference.solve_darcy(drawn[:, 0], source, tolerance=1e-11).u)
     # near the round-off of the residual, which grows with n² and the contrast

@@ -3,7 +3,6 @@
 Independent of `neuralsolver.equations`, so that the two check each other.
 """
 
-from neuralsolver.reference.boxes import solve_darcy_box, solve_poisson_box
 from neuralsolver.reference.darcy import DarcySolution, solve_darcy
 from neuralsolver.reference.elliptic import (
     first_eigenvalue,
@@ -26,8 +25,6 @@ __all__ = [
     "periodic_field",
     "smallest_singular_value",
     "solve_darcy",
-    "solve_darcy_box",
-    "solve_poisson_box",
     "solve_semilinear_helmholtz",
     "solve_shifted_laplacian",
     "two_phase",

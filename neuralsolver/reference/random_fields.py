@@ -27,9 +27,7 @@ import numpy.typing as npt
 import scipy.fft
 
 from neuralsolver.errors import InvalidInput
-from neuralsolver.reference.products import matmul
-
-Array = npt.NDArray[np.float64]
+from neuralsolver.reference.transforms import Array, matmul
 
 COSINE_MODES = 128
 """The cosine field has the modes 0 ≤ p, q < 128: all that the paper's 128 × 128 grid carries."""
@@ -58,10 +56,8 @@ def cosine_field(
     normals = rng.standard_normal((COSINE_MODES, COSINE_MODES))
     basis = _cosine_basis(resolution)
     amplitude = _cosine_amplitude(smoothness, inverse_length)
-    rows = matmul(basis, amplitude * normals, np.empty((resolution, COSINE_MODES)))
-    field = np.empty((resolution, resolution))
-    matmul(rows, basis.T, field)
-    return field
+    field = matmul(matmul(basis, amplitude * normals), basis.T)
+    return np.asarray(field, dtype=np.float64)
 
 
 def periodic_field(

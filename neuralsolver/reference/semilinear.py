@@ -1,4 +1,4 @@
-"""Semilinear (nonlinear) Helmholtz equation between zero walls.
+"""Semilinear (nonlinear) Helmholtz equation with zero Dirichlet values.
 
     F(u) = Δu + κ²u + λu³ − f = 0  in Ω = (0, 1)²,   u = 0 on ∂Ω
 
@@ -11,35 +11,33 @@ D = {u : −J(u) > 0}, J(u) = Δ + κ² + 3λu², is convex because the lowest e
 minimum of concave functions of u; on a convex set a map with a definite derivative is injective,
 so D holds at most one solution, and the branch lies in D from u = 0 to its fold. Membership in D
 is *proved*, not estimated: 3λ max u² < μ₁ − κ² suffices (Weyl; between any two eigenvalues the
-same bound makes F injective too); otherwise, since −J has no
-positive off-diagonal entry, it is positive definite if and only if some x > 0 has −Jx > 0
-(an M-matrix), and such an x is found by solving −Jx = 1 roughly.
+same bound makes F injective too); otherwise, since −J has no positive off-diagonal entry, it is
+positive definite if and only if some x > 0 has −Jx > 0 (an M-matrix), and such an x is found by
+solving −Jx = 1 roughly.
 
 How: Newton in the sine basis, in the energy variable y = |L|^½ û, L = Δ + κ², where the Jacobian
 is ±1 plus a small compact operator,
 
     (sgn L + |L|^−½ S 3λu² S |L|^−½) δy = −|L|^−½ F̂,
 
-so that MINRES needs few steps at any resolution; first from the linear solution, and when that
-fails by continuation in t with tangent prediction. Corrections are computed in float32 and
-residuals in float64 (iterative refinement): the answer has the accuracy of the residual. Samples
-are solved one by one: the same bits alone and in any batch.
+so that MINRES needs few steps at any resolution (a sparse factorisation takes ten times as long);
+first from the linear solution, and when that fails by continuation in t with tangent prediction.
+Corrections are computed in float32 and residuals in float64 (iterative refinement): the answer has
+the accuracy of the residual. Samples are solved one by one: the same bits alone and in any batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from neuralsolver.cancellation import checkpoint
 from neuralsolver.errors import InvalidInput
 from neuralsolver.reference.elliptic import checked_fields, shifted_symbol
-from neuralsolver.reference.minres import minres
-from neuralsolver.reference.products import Real, norm
-from neuralsolver.reference.sine_transform import sine_transform
-
-Array = npt.NDArray[np.float64]
+from neuralsolver.reference.transforms import Array, Real, dot, norm, sine_transform
 
 MACHINE_PRECISION = 1e-14
 """Newton stops when the preconditioned residual |L|^−½F̂ is this small beside y; it is the relative
@@ -77,7 +75,16 @@ class NewtonResult:
 def solve_semilinear_helmholtz(
     source: npt.ArrayLike, wavenumber: float, nonlinearity: float
 ) -> NewtonResult:
-    """u with Δu + wavenumber²·u + nonlinearity·u³ = source on the branch through zero."""
+    """u with Δu + wavenumber²·u + nonlinearity·u³ = source on the branch through zero.
+
+    Args:
+        source: Fields (B, n, n).
+        wavenumber: κ.
+        nonlinearity: λ.
+
+    Returns:
+        The solutions, and which of the sources have one.
+    """
     fields = checked_fields("source", source)
     for name, value in (("wavenumber", wavenumber), ("nonlinearity", nonlinearity)):
         if not np.isfinite(value):
@@ -93,7 +100,7 @@ def solve_semilinear_helmholtz(
             answer, reason = branch.solve()
         if answer is not None:
             u[i, 1:-1, 1:-1] = branch.points(answer)
-            residual[i] = branch.relative_residual(answer, 1.0)
+            residual[i] = branch.relative_residual(branch.residual(answer, 1.0), answer)
         converged[i] = answer is not None
         iterations[i] = branch.iterations
         reasons.append(reason)
@@ -107,31 +114,26 @@ class Branch:
         symbol = shifted_symbol(len(source), wavenumber**2)
         self.nonlinearity = nonlinearity
         self.iterations = 0
+        self.weight = np.abs(symbol) ** -0.5
         self._sign = np.sign(symbol)
-        self._weight = np.abs(symbol) ** -0.5
-        self._transform = sine_transform(len(source))
-        self._single_transform = sine_transform(len(source), single=True)
-        self._single_sign = self._sign.astype(np.float32)
-        self._single_weight = self._weight.astype(np.float32)
+        self._single = self._sign.astype(np.float32), self.weight.astype(np.float32)
         self._load = self.energy(source[1:-1, 1:-1])
         self._definite = bool(symbol.max() < 0.0)
         # How far 3λu² can move the spectrum of L before an eigenvalue crosses zero.
-        self._gap = _distance_to_crossing(symbol, nonlinearity)
+        threatened = symbol[nonlinearity * symbol < 0.0]
+        self._gap = float(np.min(np.abs(threatened))) if threatened.size else np.inf
 
     def points(self, y: Array) -> Array:
         """S|L|^−½ y: the point values of u."""
-        return np.asarray(self._transform.inverse(self._weight * y), dtype=np.float64)
+        return np.asarray(sine_transform(self.weight * y), dtype=np.float64)
 
     def energy(self, values: Array) -> Array:
         """|L|^−½ S v: the energy variable of a right-hand side given by point values."""
-        amplitudes = np.asarray(self._transform.forward(values), dtype=np.float64)
-        amplitudes *= self._weight
-        return amplitudes
+        return np.asarray(self.weight * sine_transform(values), dtype=np.float64)
 
     def solve(self) -> tuple[Array | None, str]:
         """The solution at full load, or None and the reason."""
-        linear = self._sign * self._load
-        y = self.newton(linear, 1.0, MACHINE_PRECISION)
+        y = self.newton(self._sign * self._load, 1.0, MACHINE_PRECISION)
         if y is not None and self.on_branch(y):
             return y, ""
         return self.follow()
@@ -169,7 +171,7 @@ class Branch:
         previous = np.inf
         for _ in range(MAX_NEWTON):
             residual = self.residual(y, load)
-            reached = norm(residual) / max(norm(y), TINY)
+            reached = self.relative_residual(residual, y)
             if reached <= accuracy or (previous <= ROUND_OFF and reached >= 0.5 * previous):
                 return y
             if not reached < slowest * previous:
@@ -187,34 +189,29 @@ class Branch:
     def residual(self, y: Array, load: float) -> Array:
         """|L|^−½ F̂ = sgn(L) y + |L|^−½ S λu³ − t |L|^−½ f̂."""
         u = self.points(y)
-        result = self.energy(self.nonlinearity * u * u * u)
-        result += self._sign * y
-        result -= load * self._load
-        return result
+        return self.energy(self.nonlinearity * u * u * u) + self._sign * y - load * self._load
 
-    def relative_residual(self, y: Array, load: float) -> float:
+    @staticmethod
+    def relative_residual(residual: Array, y: Array) -> float:
         """‖|L|^−½ F̂‖ / ‖y‖."""
-        return norm(self.residual(y, load)) / max(norm(y), TINY)
+        return norm(residual) / max(norm(y), TINY)
 
     def correction(self, potential: Array, right: Array, tolerance: float) -> Array | None:
         """δy with (sgn L + |L|^−½ S 3λu² S |L|^−½) δy = right, in float32; None if not reached."""
-        sign, weight, transform = self._single_sign, self._single_weight, self._single_transform
+        sign, weight = self._single
         narrow = potential.astype(np.float32)
 
         def apply(direction: Real) -> Real:
-            values = transform.inverse(weight * direction)
-            values *= narrow
-            product = transform.forward(values)
-            product *= weight
-            product += sign * direction
+            values = narrow * sine_transform(weight * direction)
+            product: Real = weight * sine_transform(values) + sign * direction
             return product
 
         # Scaled to 1 so that float32 neither overflows nor underflows, whatever the units.
         size = norm(right)
         if not (0.0 < size < np.inf and np.isfinite(narrow).all()):
             return None
-        solution, reached = minres(apply, (right / size).astype(np.float32), tolerance, MAX_KRYLOV)
-        return np.multiply(solution, size, dtype=np.float64) if reached else None
+        solution = minres(apply, (right / size).astype(np.float32), tolerance, MAX_KRYLOV)
+        return None if solution is None else np.multiply(solution, size, dtype=np.float64)
 
     def potential(self, y: Array) -> Array:
         """3λu² at the points."""
@@ -248,9 +245,39 @@ class Branch:
         return norm(candidate - predicted) <= 0.2 * norm(predicted - y)
 
 
-def _distance_to_crossing(symbol: Array, nonlinearity: float) -> float:
-    """The smallest |eigenvalue| of L on the side from which 3λu² pushes it to zero."""
-    threatened = symbol[symbol < 0.0] if nonlinearity > 0.0 else symbol[symbol > 0.0]
-    if nonlinearity == 0.0 or not threatened.size:
-        return np.inf
-    return float(np.min(np.abs(threatened)))
+def minres(
+    apply: Callable[[Real], Real], right: Real, tolerance: float, max_iterations: int
+) -> Real | None:
+    """x with ‖right − Ax‖ ≤ tolerance·‖right‖ by Lanczos and plane rotations; None if not reached.
+
+    SciPy's MINRES works in float64 alone, and its bits depend on the number of BLAS threads.
+    """
+    size = norm(right)
+    solution = np.zeros_like(right)
+    older, newer = np.zeros_like(right), right
+    previous_beta, beta = 1.0, size
+    cosine, sine = -1.0, 0.0
+    residual, diagonal, corner = size, 0.0, 0.0
+    direction, last_direction = np.zeros_like(right), np.zeros_like(right)
+    for _ in range(max_iterations):
+        checkpoint()
+        if residual <= tolerance * size or beta == 0.0:
+            return solution
+        vector = newer / beta
+        product = apply(vector) - (beta / previous_beta) * older
+        alpha = dot(vector, product)
+        older, newer = newer, product - (alpha / beta) * newer
+        previous_beta, beta = beta, norm(newer)
+        # The next column of the tridiagonal Lanczos matrix, rotated to upper triangular form.
+        last_corner, delta = corner, cosine * diagonal + sine * alpha
+        pivot = sine * diagonal - cosine * alpha
+        corner, diagonal = sine * beta, -cosine * beta
+        gamma = max(float(np.hypot(pivot, beta)), TINY)
+        cosine, sine = pivot / gamma, beta / gamma
+        vector = (vector - last_corner * last_direction - delta * direction) / gamma
+        last_direction, direction = direction, vector
+        solution += (cosine * residual) * vector
+        residual *= sine
+        if not np.isfinite(residual):
+            return None
+    return solution if residual <= tolerance * size else None

@@ -16,7 +16,7 @@ from neuralsolver.equations.navier_stokes import CENTRAL, ONE_SIDED, time_deriva
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.fourier import advection, resample, vorticity_derivatives
 from neuralsolver.reference import diagonal_forcing
-from neuralsolver.reference.torus import Flow
+from neuralsolver.reference.vorticity import Flow
 from tests.equations.test_residuals import check_equation
 from tests.exact import torus_grid
 

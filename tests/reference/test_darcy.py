@@ -129,12 +129,9 @@ def test_units_of_permeability_and_source_do_not_matter(
 def test_flux_form_is_the_assembled_matrix_and_symmetric(n: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
     a = np.exp(generator.standard_normal((n, n)))
-    u = np.pad(generator.standard_normal((n - 2, n - 2)), 1)
-    found = FluxForm(a).apply(u, np.empty_like(u))
-    expected = flux_matrix(a) @ u[1:-1, 1:-1].ravel()
-    np.testing.assert_allclose(found[1:-1, 1:-1].ravel(), expected, rtol=1e-10, atol=1e-8)
-    assert not found[0].any()
-    assert not found[:, -1].any()
+    u = generator.standard_normal((n - 2, n - 2))
+    expected = flux_matrix(a) @ u.ravel()
+    np.testing.assert_allclose(FluxForm(a)(u).ravel(), expected, rtol=1e-10, atol=1e-8)
 
 
 def test_zero_source_and_positivity() -> None:
