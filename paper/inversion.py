@@ -9,10 +9,10 @@ expected calibration error over ten bins. Methods were tuned on seed 77; rows ar
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from neuralsolver.errors import InvalidInput
 from neuralsolver.inversion.chain import run_chains
 from neuralsolver.inversion.corrector import Corrector
 from neuralsolver.inversion.ens import network_probability, network_samples
@@ -29,11 +28,16 @@ from neuralsolver.inversion.forward import HeadModel, embed, solve_heads
 from neuralsolver.inversion.gauss_newton import gauss_newton_samples, total_variation
 from neuralsolver.inversion.priors import Prior
 from neuralsolver.inversion.problem_of_wells import WellData
+from neuralsolver.limits import Choice
 from neuralsolver.training.checkpoint import load_model, read_card
-from paper.rows import read_rows
+from paper.rows import append_row, read_rows
 
 Array = npt.NDArray[np.float64]
-Answer = tuple[Array, dict[str, Any]]
+Row = dict[str, Any]
+Answer = tuple[Array, Row]
+"""The probability of the high phase in every cell, and notes."""
+Method = Callable[[WellData, int, Path], Answer]
+"""Given the data, a seed and the folder of the network."""
 
 SEED, SOURCE = 20_412, 100.0
 BINARY = ("two-phase", "channels", "ellipses")
@@ -76,8 +80,8 @@ class Cell:
 
 GRID_WELLS, GRID_NOISE = (16, 64, 200, 500), (0.0, 0.01, 0.05)
 CELLS = (
-    *(Cell("targets", name, instances=100 if name == "two-phase" else 50) for name in BINARY),
-    *(Cell("targets-few", name, instances=8) for name in BINARY),
+    *(Cell("targets", name) for name in BINARY),
+    *(Cell("targets-few", name, instances=16) for name in BINARY),
     *(
         Cell("grid", name, wells, noise, instances=4, first_key=1)
         for name in BINARY
@@ -92,29 +96,23 @@ CELLS = (
 )
 
 
+@cache
+def _network(folder: Path) -> Corrector:
+    network: Corrector = load_model(folder)[0]
+    return network
+
+
 def _share(data: WellData, fields: Array) -> Array:
     cut = np.sqrt(data.prior.low * data.prior.high)
     values: Array = (fields > cut).mean(0)
     return values
 
 
-def _smoother(members: int, steps: int, radius: float | None = None) -> Callable[..., Answer]:
+def _smoother(members: int, steps: int, radius: float | None = None) -> Method:
     def answer(data: WellData, seed: int, model: Path) -> Answer:
         return _share(data, smooth_ensemble(data, members, steps, seed=seed, radius=radius)), {}
 
     return answer
-
-
-def _laplace(data: WellData, seed: int, model: Path) -> Answer:
-    return _share(data, gauss_newton_samples(data, 200, seed=seed, sampling="laplace")), {}
-
-
-def _variation(data: WellData, seed: int, model: Path) -> Answer:
-    return (total_variation(data) - data.prior.low) / (data.prior.high - data.prior.low), {}
-
-
-def _ens(data: WellData, seed: int, model: Path) -> Answer:
-    return network_probability(_network(model), data), {}
 
 
 def _ens_samples(data: WellData, seed: int, model: Path) -> Answer:
@@ -124,64 +122,69 @@ def _ens_samples(data: WellData, seed: int, model: Path) -> Answer:
 
 def _chain(data: WellData, seed: int, model: Path) -> Answer:
     found = run_chains(data, 3_000, rungs=6, keep=300, seed=seed)
-    told = {"r_hat": found.r_hat, "effective": found.effective, "solves": found.solves}
-    return _share(data, found.samples), told
+    notes = {"r_hat": found.r_hat, "effective": found.effective, "solves": found.solves}
+    return _share(data, found.samples), notes
 
 
-METHODS: dict[str, Callable[..., Answer]] = {
-    "ens": _ens,
+METHODS: dict[str, Method] = {
+    "ens": lambda data, seed, model: (network_probability(_network(model), data), {}),
     "ens-samples": _ens_samples,
     "es-mda-200x6": _smoother(200, 6),
     "es-mda-200x6-localised": _smoother(200, 6, 0.6),
     "es-mda-1000x8": _smoother(1000, 8),
-    "laplace": _laplace,
-    "total-variation": _variation,
+    "laplace": lambda data, seed, model: (
+        _share(data, gauss_newton_samples(data, 200, seed=seed, sampling="laplace")),
+        {},
+    ),
+    "total-variation": lambda data, seed, model: (
+        (total_variation(data) - data.prior.low) / (data.prior.high - data.prior.low),
+        {},
+    ),
     "chain": _chain,
 }
 
-_LOADED: dict[Path, Corrector] = {}
 
-
-def _network(folder: Path) -> Corrector:
-    if folder not in _LOADED:
-        _LOADED[folder] = load_model(folder)[0]
-    return _LOADED[folder]
-
-
-def measure_cell(cell: Cell, method: str, seed: int, model: Path) -> dict[str, Any]:
-    """One row: scores of a method on the instances of a cell, CPU seconds an instance."""
-    entropies, wrong, told, pairs, seconds = [], [], [], [], 0.0
+def measure_cell(cell: Cell, methods: Sequence[str], seed: int, model: Path) -> list[Row]:
+    """A row a method, which take turns on every instance: scores, and CPU seconds an instance."""
+    each: dict[str, list[Row]] = {method: [] for method in methods}
+    pairs: dict[str, list[Array]] = {method: [] for method in methods}
     for index in range(cell.instances):
         data, true = cell.instance(seed, index)
-        begin = time.process_time()
-        probability, more = METHODS[method](data, index, model)
-        seconds += time.process_time() - begin
         high = true > data.prior.low
-        p = np.clip(probability, 1e-3, 1 - 1e-3)
-        entropies.append(float(-np.log(np.where(high, p, 1 - p)).mean()))
-        wrong.append(float(((p > 0.5) != high).mean()))
-        pairs.append(np.stack([probability.ravel(), high.ravel()]))
-        if "fields" in more:
-            fields = more.pop("fields")
-            more["coverage"] = _coverage(fields, true)
-            more["misfit"] = float(data.misfit(fields).mean())
-        told.append(more)
-    row: dict[str, Any] = {
-        **asdict(cell),
-        "method": method,
-        "seed": seed,
-        "cross_entropy": float(np.mean(entropies)),
-        "wrong": float(np.mean(wrong)),
-        "calibration": calibration_error(*np.concatenate(pairs, 1)),
-        "seconds": seconds / cell.instances,
-        "each": [round(value, 4) for value in entropies],
-    }
-    for name in told[0]:
-        row[name] = [round(float(part[name]), 4) for part in told]
-    if method.startswith("ens"):
-        row["minutes"] = read_card(model)["training"]["minutes"]
-        row["model"] = model.name
-    return row
+        for method in methods:
+            begin = time.process_time()
+            probability, notes = METHODS[method](data, index, model)
+            seconds = time.process_time() - begin
+            if "fields" in notes:
+                fields = notes.pop("fields")
+                notes |= {"coverage": _coverage(fields, true)}
+                notes |= {"misfit": float(data.misfit(fields).mean())}
+            p = np.clip(probability, 1e-3, 1 - 1e-3)
+            entropy = float(-np.log(np.where(high, p, 1 - p)).mean())
+            wrong = float(((p > 0.5) != high).mean())
+            scores = {"cross_entropy": entropy, "wrong": wrong, "seconds": seconds}
+            each[method].append({**scores, **notes})
+            pairs[method].append(np.stack([probability.ravel(), high.ravel()]))
+    rows = []
+    for method, found in each.items():
+        entropies, wrongs, times = (
+            [one.pop(name) for one in found] for name in ("cross_entropy", "wrong", "seconds")
+        )
+        row: Row = {
+            **asdict(cell),
+            "method": method,
+            "seed": seed,
+            "cross_entropy": float(np.mean(entropies)),
+            "wrong": float(np.mean(wrongs)),
+            "calibration": calibration_error(*np.concatenate(pairs[method], 1)),
+            "seconds": float(np.mean(times)),
+            "each": [round(value, 4) for value in entropies],
+            **{name: [round(float(one[name]), 4) for one in found] for name in found[0]},
+        }
+        if method.startswith("ens"):
+            row |= {"minutes": read_card(model)["training"]["minutes"], "model": model.name}
+        rows.append(row)
+    return rows
 
 
 def _coverage(fields: Array, true: Array) -> float:
@@ -195,12 +198,8 @@ def _coverage(fields: Array, true: Array) -> float:
 def calibration_error(probability: Array, high: Array) -> float:
     """Expected calibration error over ten equal bins."""
     which = np.minimum((10 * probability).astype(int), 9)
-    gaps = [
-        abs(float(probability[which == i].mean() - high[which == i].mean())) * (which == i).mean()
-        for i in range(10)
-        if (which == i).any()
-    ]
-    return float(np.sum(gaps))
+    gaps = np.bincount(which, probability - high, minlength=10)
+    return float(np.abs(gaps).sum() / len(which))
 
 
 def inversion(
@@ -216,30 +215,27 @@ def inversion(
 ) -> None:
     """Measure the rows that are missing, and print each."""
     for name in method or ():
-        if name not in METHODS:
-            raise InvalidInput("--method", f"one of {', '.join(METHODS)}", name)
+        Choice(METHODS).read("--method", name)
     file = results / "inversion.jsonl"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    keys = {_key(row) for row in read_rows(file)}
+    done = [_key(row) for row in read_rows(file)]
     for chosen in CELLS:
         if (cell and chosen.group not in cell) or (prior and chosen.prior != prior):
             continue
-        for name in method or METHODS:
-            named = model.name if name.startswith("ens") else ""
-            wanted = _key({**asdict(chosen), "method": name, "seed": seed, "model": named})
-            if wanted in keys or (name == "laplace" and chosen.prior != "two-phase"):
-                continue
-            row = measure_cell(chosen, name, seed, model)
-            with file.open("a") as rows:
-                rows.write(json.dumps(row) + "\n")
+        missing = [
+            name
+            for name in method or METHODS
+            if (name != "laplace" or chosen.prior == "two-phase")
+            and _key({**asdict(chosen), "method": name, "seed": seed, "model": model.name})
+            not in done
+        ]
+        for row in measure_cell(chosen, missing, seed, model) if missing else ():
+            append_row(file, row)
             shown = ("group", "prior", "wells", "noise", "method", "cross_entropy", "wrong")
             print({k: row[k] for k in (*shown, "calibration", "seconds")}, flush=True)
 
 
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return (
-        *(row[name] for name in asdict(CELLS[0])),
-        row["method"],
-        row["seed"],
-        row.get("model", ""),
-    )
+def _key(row: Row) -> tuple[Any, ...]:
+    """What tells a row from the others; classical methods have no model."""
+    cell = [row[name] for name in asdict(CELLS[0])]
+    model = row["model"] if row["method"].startswith("ens") else ""
+    return (*cell, row["method"], row["seed"], model)

@@ -9,7 +9,7 @@ import pytest
 
 from neuralsolver.inversion import invert_field
 from paper.inversion import CELLS, METHODS, SEED, Cell, calibration_error, inversion, measure_cell
-from paper.inversion_tables import TABLES, Rows
+from paper.inversion_tables import TABLES, frame_of
 from paper.rows import read_rows
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +19,7 @@ FILE = ROOT / "results" / "desk" / "inversion.jsonl"
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.__name__)
 def test_the_page_prints_the_rows(table):
     page = (ROOT / "docs" / "inversion.md").read_text()
-    assert table(Rows(read_rows(FILE))) in page
+    assert table(frame_of(read_rows(FILE))) in page
 
 
 def test_rows_are_of_the_published_seed_and_of_known_cells():
@@ -39,7 +39,8 @@ def test_a_row_is_measured_once(tmp_path, monkeypatch):
     arguments = {"method": ["laplace"], "seed": 77, "results": tmp_path}
     inversion(**arguments)
     (row,) = read_rows(tmp_path / "inversion.jsonl")
-    assert row == {**measure_cell(cell, "laplace", 77, Path()), "seconds": row["seconds"]}
+    (again,) = measure_cell(cell, ["laplace"], 77, Path())
+    assert row == {**again, "seconds": row["seconds"]}
     assert 0 < row["cross_entropy"] < np.log(2)
     inversion(**arguments)
     assert len(read_rows(tmp_path / "inversion.jsonl")) == 1
@@ -59,8 +60,6 @@ def test_probabilities_are_calibrated_when_they_come_true():
 def test_the_shipped_network_beats_a_small_ensemble(prior):
     """On instances of the seed of development, against ES-MDA with 200 members and 6 steps."""
     cell = Cell("small", prior, instances=6)
-    ours, theirs = (
-        measure_cell(cell, method, 77, invert_field.WEIGHTS) for method in ("ens", "es-mda-200x6")
-    )
+    ours, theirs = measure_cell(cell, ["ens", "es-mda-200x6"], 77, invert_field.WEIGHTS)
     assert ours["cross_entropy"] < theirs["cross_entropy"]
     assert ours["calibration"] < 0.05
