@@ -21,7 +21,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from neuralsolver.plotting.axes import Field, colours, draw
+from neuralsolver.plotting.pictures import Field, colours, draw
 from paper.curves import is_flow
 from paper.methods import METHODS
 from paper.results import Results, experiment_label, regime_label

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from neuralsolver.errors import FileDamaged, InvalidInput
-from neuralsolver.plotting.axes import Field
+from neuralsolver.plotting.pictures import Field
 from paper.budgets import shipped_budgets
 from paper.methods import LEARNED, METHODS, official_steps
 from paper.regimes import EXPERIMENTS

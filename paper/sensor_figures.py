@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from neuralsolver.plotting.axes import DIVERGING, SEQUENTIAL, colours, draw
+from neuralsolver.plotting.pictures import DIVERGING, SEQUENTIAL, colours, draw
 from paper.sensor_fields import DRAWN
 from paper.sensor_tables import METHODS, NAMES
 from paper.sensors import EQUATIONS

@@ -178,7 +178,7 @@ def test_demo_prints_the_table_and_draws_the_picture(tmp_path, capsys):
         assert rows[name, "ENS 40 steps"]["error"] < rows[name, "FNO"]["error"]
         assert rows[name, "classical"]["seconds"] > 0
     for name in FLOWS:
-        assert rows[name, "ENS accelerated"]["error"] < 0.1 * rows[name, "still flow"]["error"]
+        assert rows[name, "ENS accelerated"]["error"] < 0.1 * rows[name, "initial frame"]["error"]
         assert rows[name, "classical"]["error"] < rows[name, "ENS accelerated"]["error"]
         assert (tmp_path / f"demo-{name}.gif").read_bytes().startswith(b"GIF8")
 

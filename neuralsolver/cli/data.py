@@ -118,7 +118,7 @@ def show(
 ) -> None:
     """Draw inputs and solutions of a dataset as a PNG."""
     from neuralsolver.files import check_output
-    from neuralsolver.plotting.datasets import draw_dataset
+    from neuralsolver.plotting.pictures import draw_dataset
 
     picture = output or file.with_suffix(".png")
     check_output(picture, file)

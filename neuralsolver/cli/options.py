@@ -34,7 +34,17 @@ Seed = Annotated[int, typer.Option(help="Another seed, other samples."), SEED]
 DataFolder = Annotated[
     Path | None, typer.Option(help="Folder of the datasets. [default: $ENS_DATA or ./data]")
 ]
-Samples = Annotated[int, typer.Option(help="Fresh instances."), Int(1, 1_000_000)]
+PICTURES = (".png", ".pdf", ".svg")
+
+
+def check_picture(option: str, path: Path, *others: Path | None, moving: bool = False) -> None:
+    """Raise InvalidInput unless a picture can be written to `path`, which is none of the others."""
+    from neuralsolver.files import check_output
+
+    endings = (*PICTURES, ".gif") if moving else PICTURES
+    if path.suffix.lower() not in endings:
+        raise InvalidInput(option, f"a file name ending in {', '.join(endings)}", path)
+    check_output(path, *others, field=option)
 
 
 def checked(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from neuralsolver.plotting.axes import DIVERGING, ERROR_COLOUR, colours, draw
+from neuralsolver.plotting.pictures import DIVERGING, ERROR_COLOUR, SEQUENTIAL, colours, draw
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from torch import Tensor
 
     from neuralsolver.samplers.samples import Samples
 
 SHOWN = 3
+LARGEST_MISFIT = 3.0
+"""Where the colours of the misfit end, in units of the noise."""
 
 
 def plot_samples(
@@ -24,84 +25,94 @@ def plot_samples(
     truth: tuple[Tensor, Tensor] | None = None,
     length: float = 1.0,
 ) -> Figure:
-    """Two rows, input and solution; with the true pair (n, n) two further columns, and one more
-    where the misfit is known in units of the noise. The sides of the domain have this length."""
-    count, missed = min(SHOWN, len(samples)), samples.notes.get("misfit")
-    columns = 2 + count + (2 if truth is not None else 0) + bool(missed)
-    figure = Figure(figsize=(2.35 * columns, 5.0), dpi=130, layout="constrained")
-    axes = figure.subplots(2, columns)
+    """Draw two rows, input and solution.
+
+    Args:
+        samples: What is drawn; where their misfit is known in units of the noise, in a last column.
+        path: Of the picture; none is written without.
+        truth: The true pair (n, n), in two further columns.
+        length: Of the sides of the domain.
+    """
+    single = samples.notes.get("single", False)
+    count, missed = 0 if single else min(SHOWN, len(samples)), samples.notes.get("misfit")
     observed = samples.observed
-    names = (observed.equation.input_names[0], "solution")
-    for row, name in enumerate(names):
-        panels = _panels(samples, row, name, count)
-        if truth is not None:
-            true = truth[row].numpy()
-            panels += [("truth", true, panels[0][2]), ("mean − truth", panels[0][1] - true, {})]
+    rows = [
+        _panels(samples, row, name, count, truth)
+        for row, name in enumerate((observed.equation.input_names[0], "solution"))
+    ]
+    columns = len(rows[0]) + bool(missed)
+    figure = Figure(figsize=(2.35 * columns + 0.3, 4.5), dpi=130, layout="constrained")
+    axes = figure.subplots(2, columns, squeeze=False)
+    for row, panels in enumerate(rows):
         for axis, (title, field, options) in zip(axes[row], panels, strict=False):
-            image = draw(axis, field, title, **options)
-            figure.colorbar(image, ax=axis, shrink=0.75).ax.tick_params(labelsize=6)
+            draw(axis, field, title, lengths=(length, length), bar=True, **options)
+        name = "solution" if row else observed.equation.input_names[0]
         chosen = [seen == name for seen in observed.sensors.fields]
-        places = observed.sensors.positions[chosen]
-        axes[row][0].scatter(*places.T, s=4.0, c="k", linewidths=0)
+        places = length * observed.sensors.positions[chosen]
+        size = min(12.0, max(2.0, 600 / max(1, len(places))))
+        axes[row][0].scatter(
+            *places.T, s=size, c="k", edgecolors="w", linewidths=0.3, clip_on=False
+        )
     if missed:
-        _misfit(figure, axes[:, -1], samples)
-    for axis in axes.ravel():
-        if length != 1.0 and list(axis.get_xticks()) == [0, 1]:
-            axis.set_xticks([0, 1], ["0", f"{length:g}"])
-            axis.set_yticks([0, 1], ["0", f"{length:g}"])
-    figure.suptitle(
-        f"{observed.equation.name} from {len(observed.sensors)} sensors, by {samples.method}",
-        fontsize=10,
-    )
+        _misfit(axes[:, -1], samples, length)
+    many = len(observed.sensors)
+    sensors = f"{many} sensor{'s' * (many != 1)}"
+    figure.suptitle(f"{observed.equation.name} from {sensors}, by {samples.method}", fontsize=10)
     if path is not None:
         figure.savefig(path)
     return figure
 
 
-def _panels(samples: Samples, row: int, name: str, count: int) -> list[tuple[str, Any, Any]]:
-    """Title, field and colours of the mean, its error bar and `count` samples."""
+def _panels(
+    samples: Samples, row: int, name: str, count: int, truth: tuple[Tensor, Tensor] | None
+) -> list[tuple[str, Any, Any]]:
+    """Title, field and colours of the mean, its error bar, `count` samples and the truth."""
     drawn = (samples.inputs, samples.solutions)[row]
     mean, deviation = samples.mean[row].numpy(), samples.deviation[row].numpy()
-    scale = colours(np.concatenate([mean[None], drawn[:count, 0].numpy()]))
-    panels = [(f"{name}: mean", mean, scale)]
+    scale = colours(np.concatenate([mean[None], drawn[: max(1, count), 0].numpy()]))
+    panels = [(f"{name}: {'mean' if count else 'one answer'}", mean, scale)]
     if row == 0 and samples.probability is not None:
         high = samples.notes["phases"][1]
-        unit = {"cmap": "viridis", "vmin": 0.0, "vmax": 1.0}
+        unit = {"cmap": SEQUENTIAL, "vmin": 0.0, "vmax": 1.0}
         panels.append((f"probability of {high:g}", samples.probability.numpy(), unit))
-    else:
-        panels.append(("standard deviation", deviation, _positive(deviation)))
-    return panels + [(f"sample {i + 1}", drawn[i, 0].numpy(), scale) for i in range(count)]
+    elif count:
+        positive = {"cmap": SEQUENTIAL, "vmin": 0.0, "vmax": float(deviation.max()) or 1.0}
+        panels.append(("standard deviation", deviation, positive))
+    panels += [(f"sample {i + 1}", drawn[i, 0].numpy(), scale) for i in range(count)]
+    if truth is not None:
+        true = truth[row].numpy()
+        panels += [
+            ("truth", true, scale),
+            (f"{'mean' if count else 'it'} − truth", mean - true, {}),
+        ]
+    return panels
 
 
-def _misfit(figure: Figure, axes: Any, samples: Samples) -> None:
+def _misfit(axes: Any, samples: Samples, length: float) -> None:
     """The misfit of every sample, and where the mean of the samples misses which sensor."""
-    upper: Axes = axes[0]
+    upper, lower = axes
     upper.hist(samples.notes["misfit"], bins=12, color=ERROR_COLOUR)
     upper.axvline(1.0, color="k", linewidth=0.8)
     upper.set_title("misfit / noise of the samples", fontsize=9)
     upper.tick_params(labelsize=7)
     upper.set_box_aspect(1)
     observed = samples.observed
-    seen = np.array([field == "solution" for field in observed.sensors.fields])
-    deviation = np.maximum(observed.sensors.deviations, 1e-300)[seen]
-    missed = observed.mismatch(samples.inputs, samples.solutions).mean(0).numpy()[seen]
-    largest = 3.0
-    image = axes[1].scatter(
-        *observed.sensors.positions[seen].T,
-        c=np.clip(missed / deviation, -largest, largest),
-        s=10,
+    seen = np.array([field == "solution" for field in observed.sensors.fields], dtype=bool)
+    floor = 1e-3 * np.sqrt(np.mean(observed.sensors.values[seen] ** 2))
+    deviation = np.maximum(observed.sensors.deviations[seen], floor)
+    missed = observed.mismatch(samples.inputs, samples.solutions).mean(0).numpy()[seen] / deviation
+    image = lower.scatter(
+        *length * observed.sensors.positions[seen].T,
+        c=np.clip(missed, -LARGEST_MISFIT, LARGEST_MISFIT),
+        s=12,
         cmap=DIVERGING,
-        vmin=-largest,
-        vmax=largest,
+        vmin=-LARGEST_MISFIT,
+        vmax=LARGEST_MISFIT,
         edgecolors="0.4",
         linewidths=0.4,
     )
-    axes[1].set(xlim=(0, 1), ylim=(0, 1), xticks=[0, 1], yticks=[0, 1], aspect="equal")
-    axes[1].tick_params(labelsize=7)
-    axes[1].set_title("mean misfit / noise", fontsize=9)
-    figure.colorbar(image, ax=axes[1], shrink=0.75).ax.tick_params(labelsize=6)
-
-
-def _positive(field: Any) -> dict[str, Any]:
-    high = float(field.max())
-    return {"cmap": "viridis", "vmin": 0.0, "vmax": high if high > 0 else 1.0}
+    ends = {"xlim": (0, length), "ylim": (0, length), "xticks": [0, length], "yticks": [0, length]}
+    lower.set(aspect="equal", **ends)
+    lower.tick_params(labelsize=7)
+    lower.set_title("mean misfit / noise", fontsize=9)
+    lower.figure.colorbar(image, ax=lower, shrink=0.8).ax.tick_params(labelsize=7)

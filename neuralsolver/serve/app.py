@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 import neuralsolver
-from neuralsolver.plotting.axes import DIVERGING, SEQUENTIAL
+from neuralsolver.plotting.pictures import DIVERGING, SEQUENTIAL
 from neuralsolver.serve import field_reconstruction, http_api, stories
 from neuralsolver.serve.gateway import LOOPBACK, Gateway
 from neuralsolver.serve.http_server import on_signal

@@ -279,7 +279,7 @@ class Solution:
 
     def plot(self, path: str | None = None, sample: int = 0) -> Figure:
         """Input, solution, residual field and residual history of one sample."""
-        from neuralsolver.plotting.solutions import plot_solution
+        from neuralsolver.plotting.pictures import plot_solution
 
         return plot_solution(self, path, sample)
 

@@ -98,7 +98,7 @@ class WaveSolution:
 
     def plot(self, path: str | Path) -> Figure:
         """Draw medium, amplitude, phase and, if it differs, the linear amplitude; write them."""
-        from neuralsolver.plotting.wave_picture import draw_waves
+        from neuralsolver.plotting.pictures import draw_waves
 
         return draw_waves(self, path)
 

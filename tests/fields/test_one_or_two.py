@@ -12,7 +12,7 @@ import torch
 import neuralsolver as ns
 from neuralsolver.data import read
 from neuralsolver.fields.jacobian import linearisation, sparse_jacobian
-from neuralsolver.plotting.datasets import draw_dataset
+from neuralsolver.plotting.pictures import draw_dataset
 from neuralsolver.solvers.network_free import without_network
 from neuralsolver.solvers.norms import field_norms
 from neuralsolver.training.presets import scale_named

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.colors import LogNorm
 
 import neuralsolver as ns
-from neuralsolver.plotting.axes import DIVERGING, SEQUENTIAL, colours
+from neuralsolver.plotting.pictures import DIVERGING, SEQUENTIAL, colours
 
 
 def test_colours_follow_the_values():
