@@ -19,9 +19,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from neuralsolver.equations import Equation, Problem
 from neuralsolver.errors import FileDamaged, InvalidInput
@@ -33,7 +33,6 @@ from neuralsolver.training.checkpoint import load_state, save_state
 from neuralsolver.training.distributed import World
 from neuralsolver.training.objectives import OBJECTIVES, Batch
 from neuralsolver.training.plan import Plan, Record
-from neuralsolver.training.rates import parameter_groups
 
 VALIDATION_STEPS = 10
 MAX_BAD_UPDATES = 20
@@ -139,13 +138,18 @@ class _Run:
         self._fix_predictor(plan.fixed_predictor)
         self.parameters = [p for p in solver.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(parameter_groups(solver, plan), lr=plan.learning_rate)
-        self.average = [p.detach().clone() for p in self.parameters] if plan.ema else []
+        self.average: Any = None
+        if plan.ema:
+            decay: Any = get_ema_multi_avg_fn(plan.ema)  # type: ignore[no-untyped-call]
+            self.average = AveragedModel(solver, multi_avg_fn=decay)
+            self.average.n_averaged.fill_(1)  # the initial weights count as the first
         self.record = Record()
         self.bad = 0
         self.memory: Tensor | None = None
         self.clock = busy_seconds(world.device)
         self.saved, self.validated = time.monotonic(), self.clock
         self.objective = OBJECTIVES[plan.objective]
+        self.state_file = folder / "state.safetensors"
         if plan.compile:
             for name in ("predictor", "corrector"):
                 network = getattr(solver, name, None)
@@ -162,10 +166,6 @@ class _Run:
         if self.world.rank:
             return nullcontext()
         return exclusive(self.folder / "lock", f"training in {self.folder}")
-
-    @property
-    def state_file(self) -> Path:
-        return self.folder / "state.safetensors"
 
     def progress(self) -> float:
         """The part of the run that is done, the same in every process."""
@@ -191,49 +191,37 @@ class _Run:
     def _visit(self, examples: Examples | Posed) -> None:
         """Learn from the next samples of a dataset, from where their last visit ended."""
         index = self.plan.samples(self.record.batches, len(examples))
-        share = index[self.world.rank :: self.world.size]
-        problem, target = _posed(examples, share, self.world.device)
-        chance = self.plan.chances(self.record.batches, len(index))
-        chance = chance[self.world.rank :: self.world.size]
+        ours = slice(self.world.rank, None, self.world.size)
+        problem, target = _posed(examples, index[ours], self.world.device)
+        chance = self.plan.chances(self.record.batches, len(index))[ours]
         if self.plan.symmetries:
             move = problem.equation.moved
-            problem, target = (
-                Problem(problem.equation, move(problem.inputs, chance)),
-                move(target, chance),
-            )
+            problem = Problem(problem.equation, move(problem.inputs, chance))
+            target = move(target, chance)
         batch = Batch(problem, target, self.plan.corrections(self.record.batches))
         batch.chance = torch.from_numpy(chance)
         if self.plan.replay:
-            batch.start = self._recall(index, len(examples), target)
+            if self.memory is None:
+                self.memory = target.new_full((len(examples), *target.shape[1:]), torch.nan)
+            recalled = self.memory[index]
+            recalled[self.plan.restarts(self.record.batches, len(index))] = torch.nan
+            batch.start = recalled[ours].to(self.world.device)  # NaN where a sample starts afresh
         self._learn(batch)
-        if self.plan.replay and batch.end is not None and self.memory is not None:
+        if batch.end is not None and self.memory is not None:
             self.memory[index] = self.world.gather(batch.end).cpu()
 
     def _learn(self, batch: Any) -> None:
         """All losses of a batch, then one update, or an update after each."""
-        losses = []
-        with self._precision():
+        self.record.losses = []
+        kind, half = self.world.device.type, self.plan.bfloat16
+        with torch.autocast(kind, dtype=torch.bfloat16) if half else nullcontext():
             for loss in self.objective(self.solver, batch):
                 loss.backward()  # type: ignore[no-untyped-call]
-                losses.append(float(loss.detach()))
+                self.record.losses.append(float(loss.detach()))
                 if self.plan.update_each_loss:
                     self._update()
             if not self.plan.update_each_loss:
                 self._update()
-        self.record.losses = losses
-
-    def _recall(self, index: np.ndarray[Any, Any], count: int, like: Tensor) -> Tensor:
-        """The remembered iterates of this process's share; NaN where a sample starts afresh."""
-        if self.memory is None:
-            self.memory = like.new_full((count, *like.shape[1:]), torch.nan)
-        recalled = self.memory[index]
-        recalled[self.plan.restarts(self.record.batches, len(index))] = torch.nan
-        return recalled[self.world.rank :: self.world.size].to(self.world.device)
-
-    def _precision(self) -> Any:
-        if self.plan.bfloat16:
-            return torch.autocast(self.world.device.type, dtype=torch.bfloat16)
-        return nullcontext()
 
     def _update(self) -> None:
         """One optimiser step, unless the gradient is not finite."""
@@ -243,8 +231,8 @@ class _Run:
             self.optimizer.step()
             self.record.updates += 1
             self.bad = 0
-            for average, parameter in zip(self.average, self.parameters, strict=False):
-                average.lerp_(parameter.detach(), 1 - self.plan.ema)
+            if self.average is not None:
+                self.average.update_parameters(self.solver)
         else:
             self.record.skipped += 1
             self.bad += 1
@@ -274,10 +262,9 @@ class _Run:
         if self.world.rank:
             return
         if validation is not None and isinstance(self.solver, NeuralSolver):
-            with self._averaged():
-                self.record.validation = error_history(
-                    self.solver, validation, max(self.plan.unroll, VALIDATION_STEPS)
-                )
+            solver = self.solver if self.average is None else self.average.module
+            steps = max(self.plan.unroll, VALIDATION_STEPS)
+            self.record.validation = error_history(solver, validation, steps)
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / "log.jsonl", "a") as file:
             file.write(json.dumps(asdict(self.record)) + "\n")
@@ -286,12 +273,14 @@ class _Run:
         """The last state, and the averaged weights in the solver."""
         self.validate(validation)
         self.save()
-        for average, parameter in zip(self.average, self.parameters, strict=False):
+        for parameter, average in zip(self.parameters, self._averages(), strict=False):
             parameter.data.copy_(average)
         self._fix_predictor(False)
 
-    def _averaged(self) -> Any:
-        return _Swapped(self.parameters, self.average) if self.average else nullcontext()
+    def _averages(self) -> list[Tensor]:
+        """The averages of `parameters`, if there are any."""
+        parameters = [] if self.average is None else self.average.module.parameters()
+        return [parameter.data for parameter in parameters if parameter.requires_grad]
 
     def save(self) -> None:
         """Everything that the next update depends on, in one file."""
@@ -302,7 +291,7 @@ class _Run:
             tensors[f"weight.{i}"] = parameter.data
             for name, value in self.optimizer.state[parameter].items():
                 tensors[f"optimizer.{i}.{name}"] = value
-        for i, average in enumerate(self.average):
+        for i, average in enumerate(self._averages()):
             tensors[f"average.{i}"] = average
         if self.memory is not None:
             tensors["memory"] = self.memory
@@ -332,9 +321,30 @@ class _Run:
                 # the optimiser counts its steps on the CPU
                 place = value.device if kind == "step" else parameter.device
                 self.optimizer.state[parameter][kind] = value.to(place)
-        for i, average in enumerate(self.average):
+        for i, average in enumerate(self._averages()):
             average.copy_(tensors[f"average.{i}"])
         self.memory = tensors.get("memory")
+
+
+def parameter_groups(solver: nn.Module, plan: Plan) -> list[dict[str, Any]]:
+    """The parameters with their share of the learning rate and their decay.
+
+    Both are those of the plan, unless a network whose weights were brought along has `rate_shares`:
+    for a parameter its share of the learning rate, and whether it decays.
+    """
+    shares: dict[nn.Parameter, tuple[float, bool]] = {}
+    for module in solver.modules():
+        own: Any = getattr(module, "rate_shares", None)
+        if own is not None:
+            shares |= own()
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for parameter in solver.parameters():
+        if parameter.requires_grad:
+            groups.setdefault(shares.get(parameter, (1.0, True)), []).append(parameter)
+    return [
+        {"params": chosen, "share": share, "weight_decay": plan.weight_decay if decays else 0.0}
+        for (share, decays), chosen in groups.items()
+    ]
 
 
 def busy_seconds(device: torch.device) -> float:
@@ -345,25 +355,6 @@ def busy_seconds(device: torch.device) -> float:
     if device.type != "cpu":
         return time.monotonic()
     return time.process_time() / torch.get_num_threads()
-
-
-class _Swapped:
-    """The parameters with other values, for as long as the context lasts."""
-
-    def __init__(self, parameters: list[torch.nn.Parameter], values: list[Tensor]) -> None:
-        self.pairs = list(zip(parameters, values, strict=True))
-
-    def _swap(self) -> None:
-        for parameter, value in self.pairs:
-            kept = parameter.data.clone()
-            parameter.data.copy_(value)
-            value.copy_(kept)
-
-    def __enter__(self) -> None:
-        self._swap()
-
-    def __exit__(self, *unused: object) -> None:
-        self._swap()
 
 
 def _posed(examples: Examples | Posed, index: Any, device: torch.device) -> tuple[Problem, Tensor]:

@@ -11,10 +11,10 @@ import torch
 from neuralsolver.equations import Darcy, Helmholtz, NavierStokes, Poisson, Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.training import load, run
+from neuralsolver.training.fit import parameter_groups
 from neuralsolver.training.objectives import OBJECTIVES, Batch
 from neuralsolver.training.plan import Plan
 from neuralsolver.training.presets import SCALES
-from neuralsolver.training.rates import parameter_groups
 from neuralsolver.training.recipes import make_solver
 from neuralsolver.training.run import Training
 from paper.__main__ import run as command_line
