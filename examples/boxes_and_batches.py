@@ -6,6 +6,7 @@ python examples/boxes_and_batches.py
 import numpy as np
 
 import neuralsolver as ns
+from neuralsolver.solvers import solve_batch
 
 # a layer of clay, a hundred times less permeable than the sand around it, and a well in a corner
 permeability = np.full((40, 40, 40), 10.0)
@@ -19,7 +20,7 @@ solution.plot("box.png")
 
 # twenty sources in parts, one thread for each core
 problem = ns.Problem.random(ns.Helmholtz(wavenumber=1.5), 64, count=20)
-solution = ns.solve_batch(
+solution = solve_batch(
     ns.load("helmholtz"), problem, report=lambda done, total: print(f"{done} of {total} solved")
 )
 print(solution.summary())

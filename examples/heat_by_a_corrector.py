@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 import neuralsolver as ns
+from neuralsolver.fields.stencils import flux_divergence
 
 POINTS, STEPS = 16, 10
 
@@ -27,7 +28,7 @@ class HeatStep(ns.Equation):
 
     def residual(self, space: ns.Space, u: Tensor, inputs: Tensor) -> Tensor:
         a, before = inputs[:, :1], inputs[:, 1:]
-        return space.zero_boundary((u - before) / self.step) - ns.flux_divergence(a, u, space.grid)
+        return space.zero_boundary((u - before) / self.step) - flux_divergence(a, u, space.grid)
 
     def sample(self, rng: np.random.Generator, resolution: int) -> np.ndarray:
         fields = [ns.cosine_field(rng, resolution) for _ in range(2)]

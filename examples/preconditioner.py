@@ -9,6 +9,7 @@ from scipy.sparse.linalg import cg, gmres
 
 import neuralsolver as ns
 from neuralsolver.fields.jacobian import sparse_jacobian
+from neuralsolver.solvers import flexible_gmres
 
 
 def main() -> None:
@@ -25,7 +26,7 @@ def main() -> None:
         warnings.simplefilter("ignore")
         corrector = solver.preconditioner(problem)
     steps = []
-    u, failed = ns.flexible_gmres(matrix, right, preconditioner=corrector, callback=steps.append)
+    u, failed = flexible_gmres(matrix, right, preconditioner=corrector, callback=steps.append)
     print(f"corrector, flexible GMRES: {report(matrix, right, u, failed, steps)}")
 
     shapes, steps = ns.load("shapes").preconditioner(problem), []

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import neuralsolver as ns
+from neuralsolver.solvers import FixedSteps
 
 
 class Residual(nn.Module):
@@ -40,7 +41,7 @@ def main() -> None:
     )
     print(f"loss {losses[0]:.2e} to {losses[-1]:.2e}")
     problem = ns.Problem.random(ns.Poisson(), 16, count=4, seed=7)
-    print(solver.network.solve(problem, stop=ns.FixedSteps(20)))
+    print(solver.network.solve(problem, stop=FixedSteps(20)))
     print(solver.solve(problem, tolerance=1e-8))
 
 

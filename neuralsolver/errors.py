@@ -37,8 +37,8 @@ def _shown(got: object) -> str:
 class ReferenceFailure(RuntimeError):
     """A classical solver that did not reach the accuracy it promises.
 
-    >>> import neuralsolver as ns
-    >>> issubclass(ns.ReferenceFailure, RuntimeError)
+    >>> from neuralsolver.errors import ReferenceFailure
+    >>> issubclass(ReferenceFailure, RuntimeError)
     True
     """
 
@@ -51,6 +51,7 @@ class FileDamaged(InvalidInput):
     """A file that is truncated, foreign or inconsistent with its own description.
 
     >>> import neuralsolver as ns
-    >>> issubclass(ns.FileDamaged, ns.InvalidInput)
+    >>> from neuralsolver.errors import FileDamaged
+    >>> issubclass(FileDamaged, ns.InvalidInput)
     True
     """

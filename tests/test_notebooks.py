@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import neuralsolver as ns
 from neuralsolver.equations import EQUATIONS
+from neuralsolver.solvers import Solution
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
@@ -45,7 +45,7 @@ def test_a_notebook_runs(path, tmp_path, monkeypatch):
             if isinstance(last, ast.Expr):
                 value = eval(compile(ast.Expression(last.value), path.name, "eval"), names)
                 assert value is None or value.__repr__()
-                if isinstance(value, ns.Solution):
+                if isinstance(value, Solution):
                     assert value._repr_html_().startswith("<pre>")
     finally:
         EQUATIONS.clear()

@@ -34,8 +34,9 @@ class AdvectionDiffusion(Equation):
         reaction: c, at least zero.
 
     >>> import neuralsolver as ns, numpy as np
+    >>> from neuralsolver.equations.advection_diffusion import AdvectionDiffusion
     >>> inputs = np.stack([np.full((33, 33), 0.1), np.ones((33, 33))])
-    >>> ns.solve(ns.Problem(ns.AdvectionDiffusion(velocity=(1.0, 0.0)), inputs)).good
+    >>> ns.solve(ns.Problem(AdvectionDiffusion(velocity=(1.0, 0.0)), inputs)).good
     True
     """
 

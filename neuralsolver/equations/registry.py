@@ -60,8 +60,8 @@ for _prototype in (
 def equation_named(name: str, constants: Mapping[str, Any] | None = None) -> Equation:
     """The equation called `name`, with some constants replaced; texts are read as numbers.
 
-    >>> import neuralsolver as ns
-    >>> ns.equation_named("helmholtz", {"wavenumber": "3"}).wavenumber
+    >>> from neuralsolver.equations import equation_named
+    >>> equation_named("helmholtz", {"wavenumber": "3"}).wavenumber
     3.0
     """
     prototypes = {**BOXES, **EQUATIONS}
@@ -100,7 +100,8 @@ def describe(equation: Equation) -> dict[str, Any]:
     """An equation as JSON values: what it is, and its constants with their ranges.
 
     >>> import neuralsolver as ns
-    >>> ns.describe(ns.Poisson())["constants"]["scale"]["value"]
+    >>> from neuralsolver.equations.registry import describe
+    >>> describe(ns.Poisson())["constants"]["scale"]["value"]
     2.0
     """
     return {

@@ -50,8 +50,8 @@ class Grid:
 
     `mirrors` says of every axis whether its lower and its upper end are mirrors, not walls.
 
-    >>> import neuralsolver as ns
-    >>> ns.Grid.between_walls(5, 9).spacing, ns.Grid.torus(4).spacing
+    >>> from neuralsolver.fields.grid import Grid
+    >>> Grid.between_walls(5, 9).spacing, Grid.torus(4).spacing
     ((0.25, 0.125), (0.25,))
     """
 

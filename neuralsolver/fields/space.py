@@ -52,7 +52,8 @@ class Space:
         frames: The number of frames after the initial one; zero where nothing moves.
 
     >>> import neuralsolver as ns
-    >>> space = ns.Space(ns.Grid.between_walls(5, 5), (ns.Field("a"), ns.Field("b")))
+    >>> from neuralsolver.fields.grid import Grid
+    >>> space = ns.Space(Grid.between_walls(5, 5), (ns.Field("a"), ns.Field("b")))
     >>> space.shape, space.size
     ((2, 5, 5), 18)
     """

@@ -25,8 +25,9 @@ from neuralsolver.fields.grid import Grid, unit_grid
 def interior(u: Tensor, width: int = 1) -> Tensor:
     """The grid points at least `width` away from the walls.
 
-    >>> import neuralsolver as ns, torch
-    >>> tuple(ns.interior(torch.zeros(2, 1, 9, 9)).shape)
+    >>> import torch
+    >>> from neuralsolver.fields.stencils import interior
+    >>> tuple(interior(torch.zeros(2, 1, 9, 9)).shape)
     (2, 1, 7, 7)
     """
     return u[..., width:-width, width:-width]
@@ -35,8 +36,9 @@ def interior(u: Tensor, width: int = 1) -> Tensor:
 def from_interior(values: Tensor, width: int = 1) -> Tensor:
     """A full field that is zero on the outermost `width` points.
 
-    >>> import neuralsolver as ns, torch
-    >>> float(ns.from_interior(torch.ones(7, 7)).sum())
+    >>> import torch
+    >>> from neuralsolver.fields.stencils import from_interior
+    >>> float(from_interior(torch.ones(7, 7)).sum())
     49.0
     """
     return pad(values, (width, width, width, width))
@@ -97,8 +99,9 @@ def flux_divergence(a: Tensor, u: Tensor, grid: Grid | None = None) -> Tensor:
     """∇·(a∇u) in flux form with arithmetic face means; exact conservation, matched to solvers.
 
     >>> import neuralsolver as ns, torch
+    >>> from neuralsolver.fields.stencils import flux_divergence
     >>> u = torch.rand(1, 1, 9, 9)
-    >>> bool(torch.allclose(ns.flux_divergence(torch.ones_like(u), u), ns.laplacian(u), atol=1e-3))
+    >>> bool(torch.allclose(flux_divergence(torch.ones_like(u), u), ns.laplacian(u), atol=1e-3))
     True
     """
     grid = grid or unit_grid(False, *u.shape[-2:])

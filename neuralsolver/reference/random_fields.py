@@ -72,8 +72,9 @@ def periodic_field(
     Below n = 128 only the modes |k| < n/2 are kept: the field is then the band-limited projection
     of the same function instead of its aliased point values.
 
-    >>> import neuralsolver as ns, numpy as np
-    >>> field = ns.periodic_field(np.random.default_rng(0), 16)
+    >>> import numpy as np
+    >>> from neuralsolver.reference.random_fields import periodic_field
+    >>> field = periodic_field(np.random.default_rng(0), 16)
     >>> field.shape, bool(abs(field.mean()) < 1e-12)
     ((16, 16), True)
     """

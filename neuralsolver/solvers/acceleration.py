@@ -275,8 +275,9 @@ def flexible_gmres(
     The arguments are those of SciPy: anything that `aslinearoperator` knows. `callback` is given
     the relative residual after each iteration.
 
-    >>> import neuralsolver as ns, numpy as np
-    >>> x, failed = ns.flexible_gmres(np.diag([1.0, 2.0]), np.ones(2), preconditioner=np.eye(2))
+    >>> import numpy as np
+    >>> from neuralsolver.solvers import flexible_gmres
+    >>> x, failed = flexible_gmres(np.diag([1.0, 2.0]), np.ones(2), preconditioner=np.eye(2))
     >>> x.round(6).tolist(), failed
     ([1.0, 0.5], 0)
     """

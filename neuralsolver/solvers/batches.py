@@ -52,8 +52,9 @@ def solve_batch(
     `options` are those of `solve`; `report(done, total)` is called whenever a part is finished.
 
     >>> import neuralsolver as ns
+    >>> from neuralsolver.solvers import solve_batch
     >>> problem = ns.Problem.random(ns.Poisson(), 64, count=5)
-    >>> solution = ns.solve_batch(ns.load("poisson"), problem, threads=2, part=2)
+    >>> solution = solve_batch(ns.load("poisson"), problem, threads=2, part=2)
     >>> solution.good, tuple(solution.u.shape)
     (True, (5, 1, 64, 64))
     """

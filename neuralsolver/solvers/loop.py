@@ -284,9 +284,10 @@ def iterate(
     here (B, 1, n, n):
 
     >>> import neuralsolver as ns
+    >>> from neuralsolver.solvers import ResidualBelow, iterate
     >>> problem = ns.Problem.random(ns.Poisson(), 16)
     >>> jacobi = lambda now: now.u + now.residual / (4 * 15**2)
-    >>> ns.iterate(jacobi, problem, problem.zeros(), ns.ResidualBelow(1e-3, 2000)).good
+    >>> iterate(jacobi, problem, problem.zeros(), ResidualBelow(1e-3, 2000)).good
     True
     """
     begin = time.perf_counter()
@@ -300,9 +301,10 @@ def iterations(
     """The loop as a generator: each iterate is observed before it is judged.
 
     >>> import neuralsolver as ns
+    >>> from neuralsolver.solvers import FixedSteps, iterations
     >>> problem = ns.Problem.random(ns.Poisson(), 16)
     >>> jacobi = lambda now: now.u + now.residual / (4 * 15**2)
-    >>> for seen in ns.iterations(jacobi, problem, problem.zeros(), ns.FixedSteps(100)):
+    >>> for seen in iterations(jacobi, problem, problem.zeros(), FixedSteps(100)):
     ...     if seen.step == 3:
     ...         break  # it may be left at any time
     >>> tuple(seen.u.shape)

@@ -52,10 +52,11 @@ class NeuralSolver(nn.Module, Solver):
     """Predictor and corrector with their error signal, step size and stopping rule.
 
     >>> import neuralsolver as ns
+    >>> from neuralsolver.solvers import FixedSteps, NeuralSolver
     >>> from neuralsolver.models import FNO
-    >>> solver = ns.NeuralSolver(None, FNO(3, 1, width=4, layers=1, max_wavenumber=(2, 2)))
+    >>> solver = NeuralSolver(None, FNO(3, 1, width=4, layers=1, max_wavenumber=(2, 2)))
     >>> problem = ns.Problem.random(ns.Poisson(), 16)
-    >>> solver.solve(problem, stop=ns.FixedSteps(2)).steps.tolist()
+    >>> solver.solve(problem, stop=FixedSteps(2)).steps.tolist()
     [2]
     """
 

@@ -40,8 +40,8 @@ ESTIMATED_POINTS = 8 * 64**2
 class Status(Enum):
     """How the solution of one sample ended; the value is a sentence for the user.
 
-    >>> import neuralsolver as ns
-    >>> ns.Status.TOLERANCE.good, ns.Status.DIVERGED.good
+    >>> from neuralsolver.solvers import Status
+    >>> Status.TOLERANCE.good, Status.DIVERGED.good
     (True, False)
     """
 

@@ -64,8 +64,8 @@ class StoppingRule(Protocol):
 class FixedSteps:
     """Stop after a number of steps.
 
-    >>> import neuralsolver as ns
-    >>> ns.FixedSteps(5).steps
+    >>> from neuralsolver.solvers import FixedSteps
+    >>> FixedSteps(5).steps
     5
     """
 
@@ -86,8 +86,8 @@ class ResidualPlateau:
 
     A residual that has not left the first guess, above `stalled` of it, is no answer.
 
-    >>> import neuralsolver as ns
-    >>> ns.ResidualPlateau().window
+    >>> from neuralsolver.solvers import ResidualPlateau
+    >>> ResidualPlateau().window
     10
     """
 
@@ -115,8 +115,8 @@ class ResidualBelow:
 
     With a `patience`, a sample ends as STALLED when that many steps have not halved its residual.
 
-    >>> import neuralsolver as ns
-    >>> ns.ResidualBelow(1e-6).tolerance
+    >>> from neuralsolver.solvers import ResidualBelow
+    >>> ResidualBelow(1e-6).tolerance
     1e-06
     """
 

@@ -32,8 +32,8 @@ DEFAULT_RECIPE = "contractive"
 def shipped() -> list[str]:
     """Names of the trained solvers that come with the package.
 
-    >>> import neuralsolver as ns
-    >>> "helmholtz-contractive" in ns.shipped()
+    >>> from neuralsolver.training import shipped
+    >>> "helmholtz-contractive" in shipped()
     True
     """
     return sorted(name for name, kind in _kinds() if kind == "neural-solver")
@@ -130,8 +130,8 @@ def describe_model(model: str | Path) -> dict[str, Any]:
     """A model as JSON values: its equation with the constants it was trained on, its grid, how it
     was trained and what it measured.
 
-    >>> import neuralsolver as ns
-    >>> ns.describe_model("helmholtz")["equation"]["name"]
+    >>> from neuralsolver.training.library import describe_model
+    >>> describe_model("helmholtz")["equation"]["name"]
     'helmholtz'
     """
     folder = locate(model)

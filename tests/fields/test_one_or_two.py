@@ -13,6 +13,7 @@ import neuralsolver as ns
 from neuralsolver.data import read
 from neuralsolver.fields.jacobian import linearisation, sparse_jacobian
 from neuralsolver.plotting.pictures import draw_dataset
+from neuralsolver.solvers import TrainedSolver
 from neuralsolver.solvers.network_free import without_network
 from neuralsolver.solvers.norms import field_norms
 from neuralsolver.training.presets import scale_named
@@ -63,7 +64,7 @@ def solver(equation):
     """A solver that has not been trained: what it is given must still come out right."""
     torch.manual_seed(0)
     network = Training(equation, "contractive", scale_named("tiny"), 0).solver()
-    return ns.TrainedSolver(network, equation, 16, {})
+    return TrainedSolver(network, equation, 16, {})
 
 
 def test_a_dataset_holds_every_field(equation, fields, tmp_path):

@@ -8,6 +8,7 @@ import torch
 import neuralsolver as ns
 from neuralsolver.equations import Darcy, Helmholtz, Poisson, Problem
 from neuralsolver.errors import InvalidInput
+from neuralsolver.solvers import solve_batch
 
 
 @pytest.mark.parametrize("name", ["helmholtz", "darcy"])
@@ -16,7 +17,7 @@ def test_parts_on_threads_are_the_batch_up_to_rounding(name):
     problem = Problem.random(solver.equation, 64, count=5, seed=8)
     whole = solver.solve(problem)
     before = torch.get_num_threads()
-    parts = ns.solve_batch(
+    parts = solve_batch(
         solver, problem, threads=2, part=2, report=lambda *counts: done.append(counts)
     )
     assert torch.get_num_threads() == before
@@ -37,7 +38,7 @@ def test_notes_count_the_samples_of_the_whole_batch(monkeypatch):
     solver, equation = ns.load("helmholtz"), Helmholtz(wavenumber=25.0)
     problem = Problem.random(equation, 64, count=3, seed=1)
     options = {"tolerance": 1e-8, "polish": True}
-    parts = ns.solve_batch(solver, problem, threads=1, part=1, **options)
+    parts = solve_batch(solver, problem, threads=1, part=1, **options)
     whole = solver.solve(problem, **options)
     assert parts.good
     assert set(parts.notes["classical_iterations"]) == set(whole.notes["classical_iterations"])
@@ -46,14 +47,14 @@ def test_notes_count_the_samples_of_the_whole_batch(monkeypatch):
 def test_a_batch_has_gradients_and_a_single_sample_is_a_batch():
     solver = ns.load("darcy")
     a = torch.full((3, 9, 9), 4.0, dtype=torch.float64, requires_grad=True)
-    ns.solve_batch(solver, Problem(Darcy(), a, batch=True), threads=2).u[1].sum().backward()
+    solve_batch(solver, Problem(Darcy(), a, batch=True), threads=2).u[1].sum().backward()
     norms = a.grad.flatten(1).norm(dim=1)
     assert norms[1] > 0
     assert norms[0] == norms[2] == 0
     one = Problem.random(Poisson(), 16)
-    assert ns.solve_batch(ns.load("poisson"), one).notes["remarks"]
+    assert solve_batch(ns.load("poisson"), one).notes["remarks"]
 
 
 def test_no_threads_are_refused():
     with pytest.raises(InvalidInput, match="threads"):
-        ns.solve_batch(ns.load("poisson"), Problem.random(Poisson(), 16), threads=0)
+        solve_batch(ns.load("poisson"), Problem.random(Poisson(), 16), threads=0)

@@ -9,7 +9,7 @@ import torch
 import neuralsolver as ns
 from neuralsolver.cli import run
 from neuralsolver.serve.verdict import HEADLINES, MEANINGS
-from neuralsolver.solvers import Status
+from neuralsolver.solvers import ResidualBelow, Status, iterate
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_stalling_and_rounding_are_two_things():
     lowest = ns.solve(problem, tolerance=1e-17)
     assert lowest.status == (Status.AT_ROUNDING,)
     assert float(lowest.relative_residual) < 1e-10
-    stuck = ns.iterate(lambda now: now.u, problem, problem.zeros(), ns.ResidualBelow(1e-6, 50, 5))
+    stuck = iterate(lambda now: now.u, problem, problem.zeros(), ResidualBelow(1e-6, 50, 5))
     assert stuck.judged(1e-6).status == (Status.STALLED,)
     assert Status.AT_ROUNDING.value != Status.STALLED.value
     assert not Status.AT_ROUNDING.good

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 import neuralsolver as ns
+from neuralsolver.errors import FileDamaged
 from neuralsolver.fields.jacobian import jacobian_row_sums
 from neuralsolver.fields.units import exponent_of, scaled
-from neuralsolver.solvers import Status, polish
+from neuralsolver.solvers import ResidualBelow, Status, iterate, polish
 from neuralsolver.solvers.norms import residual_norm
 from neuralsolver.training.library import locate
 
@@ -28,7 +29,7 @@ def rows_of(solution):
 
 def test_a_polish_that_ends_just_above_its_target_says_so():
     problem = ns.Problem.random(ns.Darcy(), 32)
-    start = ns.iterate(lambda now: now.u, problem, problem.zeros(), ns.ResidualBelow(1e-6, 1))
+    start = iterate(lambda now: now.u, problem, problem.zeros(), ResidualBelow(1e-6, 1))
     lowest = float(polish(start, 1e-17).relative_residual)
     ended = polish(start, lowest / 4)
     assert float(ended.relative_residual) > lowest / 4
@@ -59,7 +60,7 @@ def test_a_residual_that_grows_ten_thousand_times_is_divergence(growth, diverges
     def worse(now):
         return start + wave * growth * (residual_norm(now.residual) / size).view(-1, 1, 1, 1)
 
-    ended = ns.iterate(worse, problem, start + wave, ns.ResidualBelow(1e-20, 1))
+    ended = iterate(worse, problem, start + wave, ResidualBelow(1e-20, 1))
     assert (ended.status == (Status.DIVERGED,)) is diverges
 
 
@@ -71,7 +72,7 @@ def test_the_step_limit_is_the_number_of_steps(limit):
         calls.append(1)
         return now.u
 
-    ended = ns.iterate(stand_still, problem, problem.zeros(), ns.ResidualBelow(1e-9, limit))
+    ended = iterate(stand_still, problem, problem.zeros(), ResidualBelow(1e-9, limit))
     assert ended.status == (Status.STEP_LIMIT,)
     assert len(calls) == limit == int(ended.steps)
 
@@ -91,5 +92,5 @@ def test_weights_that_are_not_those_of_the_card_are_refused(tmp_path):
     data = bytearray(weights.read_bytes())
     data[-5] ^= 1  # a weight, not the header
     weights.write_bytes(bytes(data))
-    with pytest.raises(ns.FileDamaged):
+    with pytest.raises(FileDamaged):
         ns.load(str(folder))

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import neuralsolver as ns
+from neuralsolver.equations.advection_diffusion import AdvectionDiffusion
 from neuralsolver.equations.contract import check_equation
 from neuralsolver.fields.grid import Grid
 from neuralsolver.fields.stencils import central_difference
@@ -21,7 +22,7 @@ def sine_rate(h: float) -> float:
 
 
 def test_the_equation_keeps_its_contract():
-    check_equation(ns.AdvectionDiffusion(velocity=(1.0, -0.5), reaction=2.0))
+    check_equation(AdvectionDiffusion(velocity=(1.0, -0.5), reaction=2.0))
 
 
 def test_the_order_in_time_is_two():
@@ -89,7 +90,7 @@ def test_it_ends_at_the_steady_state(shape):
         np.zeros(shape), 20.0, frames=2, velocity=velocity, source=f, steps=40, **options
     ).u[-1]
     inputs = np.stack([np.ones(shape), f])
-    still = ns.solve(ns.Problem(ns.AdvectionDiffusion(velocity), inputs, **options), 1e-12).u
+    still = ns.solve(ns.Problem(AdvectionDiffusion(velocity), inputs, **options), 1e-12).u
     assert np.allclose(last, still[0] if still.ndim > len(shape) else still, atol=1e-9)
 
 

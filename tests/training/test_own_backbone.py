@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import neuralsolver as ns
+from neuralsolver.equations.advection_diffusion import AdvectionDiffusion
 from neuralsolver.models import build
 from tests.networks import restored_registrations
 
@@ -62,5 +63,5 @@ def test_a_device_that_is_not_there(tmp_path):
 
 def test_an_equation_that_no_loaded_model_could_name_is_refused_before_training(tmp_path):
     with pytest.raises(ns.InvalidInput, match="advection-diffusion"):
-        ns.train(ns.AdvectionDiffusion(), scale="tiny", batches=1, runs=tmp_path, data=tmp_path)
+        ns.train(AdvectionDiffusion(), scale="tiny", batches=1, runs=tmp_path, data=tmp_path)
     assert not list(tmp_path.iterdir())
