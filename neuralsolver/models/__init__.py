@@ -17,7 +17,7 @@ from neuralsolver.models.gated_unet import GatedUNet
 from neuralsolver.models.hdit import HDiT
 from neuralsolver.models.song_unet import SongUNet
 from neuralsolver.models.spectral import SpectralConvolution
-from neuralsolver.models.unet import UNet
+from neuralsolver.models.wave_corrector import UNet
 
 MODELS: dict[str, type[nn.Module]] = {
     "fno": FNO,
@@ -41,13 +41,17 @@ __all__ = [
 ]
 
 
+RETIRED = {("hdit", "convolutional_feedforward"): False}
+"""Arguments that older cards still have, with the value that networks of today stand for."""
+
+
 def build(name: str, **arguments: Any) -> nn.Module:
     """The backbone called `name`, made from its constructor arguments."""
     if name not in MODELS:
         raise InvalidInput("model", "one of " + ", ".join(sorted(MODELS)), repr(name))
     parameters = inspect.signature(MODELS[name]).parameters
-    for argument in arguments:
-        if argument not in parameters:
+    for argument in sorted({*arguments} - {*parameters}):
+        if RETIRED.get((name, argument), ...) != arguments.pop(argument):
             expected = f"an argument of {name} ({', '.join(parameters)})"
             raise InvalidInput(argument, expected, "an unknown argument")
     for argument, parameter in parameters.items():

@@ -22,18 +22,15 @@ is an order of magnitude slower. A small grid is one tile, and nothing is gather
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from neuralsolver.models.local import PaddingMode
+from neuralsolver.models.backbone import PaddingMode, kept
 
 Grid = tuple[int, int]
-Result = TypeVar("Result")
 
 EPSILON = 1e-6
 FIRST_SCALE = 10.0
@@ -131,6 +128,7 @@ def attend(
     return y.reshape(q.shape).index_select(2, queries.flatten().argsort())
 
 
+@kept
 def rotary_table(
     grid: Grid,
     heads: tuple[int, int],
@@ -142,43 +140,6 @@ def rotary_table(
 
     `heads` are their number and their width.
     """
-    return _kept(_make_rotary_table, grid, heads, padding_mode, dtype, device)
-
-
-def neighbours(
-    grid: Grid,
-    kernel: int | None,
-    padding_mode: PaddingMode,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> Neighbours:
-    """The neighbourhoods of all tokens of a grid, cut into tiles where that is faster."""
-    if kernel is None or kernel >= max(grid):
-        return Neighbours(None, None, None)
-    return _kept(_make_neighbours, grid, kernel, padding_mode, dtype, device)
-
-
-def _kept(make: Callable[..., Result], *arguments: Any) -> Result:
-    """The table of these arguments, made once. A traced tensor must not outlive its trace."""
-    if torch.compiler.is_compiling():
-        return make(*arguments)
-    result: Result = _cache(make, *arguments)
-    return result
-
-
-@lru_cache(maxsize=128)
-def _cache(make: Callable[..., Any], *arguments: Any) -> Any:
-    with torch.inference_mode(False):  # else autograd could not use what a prediction has cached
-        return make(*arguments)
-
-
-def _make_rotary_table(
-    grid: Grid,
-    heads: tuple[int, int],
-    padding_mode: PaddingMode,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> tuple[Tensor, Tensor]:
     count, pairs = heads[0], heads[1] // 8  # of a head, for each axis
     # pair by pair through the heads: every head has low and high wavenumbers
     exponent = torch.arange(count * pairs, dtype=torch.float64).view(pairs, count).T
@@ -196,13 +157,17 @@ def _make_rotary_table(
     return angle.cos().to(device, dtype), angle.sin().to(device, dtype)
 
 
-def _make_neighbours(
+@kept
+def neighbours(
     grid: Grid,
-    kernel: int,
+    kernel: int | None,
     padding_mode: PaddingMode,
     dtype: torch.dtype,
     device: torch.device,
 ) -> Neighbours:
+    """The neighbourhoods of all tokens of a grid, cut into tiles where that is faster."""
+    if kernel is None or kernel >= max(grid):
+        return Neighbours(None, None, None)
     rows, columns = grid
     whole = rows * columns <= ONE_TILE
     (q1, k1, near1), (q2, k2, near2) = (

@@ -23,14 +23,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neuralsolver.errors import InvalidInput
-from neuralsolver.models.backbone import Backbone
-from neuralsolver.models.local import (
+from neuralsolver.models.backbone import (
+    Backbone,
     Convolution,
     PaddingMode,
     check_choice,
-    check_positive,
     coordinate_channels,
     places,
+    zeroed,
 )
 from neuralsolver.models.spectral import SpectralConvolution
 
@@ -63,11 +63,9 @@ class FNO(Backbone):
         zero_output: bool = False,
     ) -> None:
         super().__init__()
-        for field in ("in_channels", "out_channels", "width", "layers", "cnn_layers"):
-            check_positive(field, self.arguments[field])
+        self.check_arguments("in_channels", "out_channels", "width", "layers", "cnn_layers")
         check_choice("lifting", lifting, ("pointwise", "cnn"))
         check_choice("projection", projection, ("pointwise", "cnn"))
-        check_choice("padding_mode", padding_mode, ("zeros", "circular"))
         dimension = len(max_wavenumber)
         if dimension not in (2, 3):
             raise InvalidInput("max_wavenumber", "two or three integers", list(max_wavenumber))
@@ -75,7 +73,6 @@ class FNO(Backbone):
             raise InvalidInput("time_padding", "0, or frames of a trajectory", time_padding)
         self.dimension = dimension
         self.time_padding = time_padding
-        self.in_channels = in_channels
         self.padding_mode: PaddingMode = padding_mode
         self.coordinates = coordinates
 
@@ -98,13 +95,10 @@ class FNO(Backbone):
         else:
             self.projection = _Pointwise([width, 2 * width, out_channels])
         if zero_output:
-            for parameter in list(self.projection.parameters())[-2:]:
-                nn.init.zeros_(parameter)
+            zeroed(list(self.projection.children())[-1])
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.dim() != self.dimension + 2 or x.shape[1] != self.in_channels:
-            shape = f"(batch, {self.in_channels}, {', '.join(['n'] * self.dimension)})"
-            raise InvalidInput("input", f"shape {shape}", tuple(x.shape))
+        self.check_input(x, self.dimension)
         if self.coordinates:
             x = torch.cat([x, places(x, self.padding_mode)], 1)
         v: Tensor = self.lifting(x.movedim(1, -1))

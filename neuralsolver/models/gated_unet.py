@@ -24,14 +24,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neuralsolver.errors import InvalidInput
-from neuralsolver.models.backbone import Backbone
-from neuralsolver.models.local import (
+from neuralsolver.models.backbone import (
+    Backbone,
     Convolution,
     PaddingMode,
-    check_choice,
     check_positive,
     coordinate_channels,
     places,
+    zeroed,
 )
 
 GATES = 4
@@ -57,11 +57,10 @@ class GatedUNet(Backbone):
     ) -> None:
         super().__init__()
         check_positive("in_channels", in_channels - 1)
-        check_positive("out_channels", out_channels)
-        check_choice("padding_mode", padding_mode, ("zeros", "circular"))
+        self.check_arguments("out_channels")
         if not widths or min(widths) < 1:
             raise InvalidInput("widths", "one integer >= 1 per level", list(widths))
-        self.in_channels, self.coordinates = in_channels, coordinates
+        self.coordinates = coordinates
         self.padding_mode: PaddingMode = padding_mode
         self.smallest = 2 ** (len(widths) - 1)
 
@@ -82,13 +81,10 @@ class GatedUNet(Backbone):
         self.up = nn.ModuleList(_Block(width, linear) for width in widths[:-1])
         self.projection = linear(widths[0], out_channels)
         if zero_output:
-            for parameter in self.projection.parameters():
-                nn.init.zeros_(parameter)
+            zeroed(self.projection)
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.dim() != 4 or x.shape[1] != self.in_channels or min(x.shape[2:]) < self.smallest:
-            expected = f"shape (batch, {self.in_channels}, n, n) with n >= {self.smallest}"
-            raise InvalidInput("input", expected, tuple(x.shape))
+        self.check_input(x, smallest=self.smallest)
         return self._answer(self._gates(x[:, :-1]), x[:, -1:])
 
     def prepare(self, conditions: Tensor) -> Callable[[Tensor], Tensor]:

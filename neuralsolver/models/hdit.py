@@ -31,14 +31,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neuralsolver.errors import InvalidInput
-from neuralsolver.models.backbone import Backbone
-from neuralsolver.models.local import (
+from neuralsolver.models.backbone import (
+    Backbone,
     Convolution,
     PaddingMode,
-    check_choice,
     check_positive,
     coordinate_channels,
     places,
+    zeroed,
 )
 from neuralsolver.models.transformer_blocks import Blocks, Mapping, RMSNorm, linear
 
@@ -48,10 +48,9 @@ class HDiT(Backbone):
 
     `widths` and `depths` have one entry per level. The last level attends globally and has its
     depth once; the others attend to `kernel` × `kernel` tokens and have theirs on the way in and
-    out. `feedforward` is the inner width in units of the width; `convolutional_feedforward` puts
-    convolutions in its place at the level before the last. `coordinates` are read as further
-    channels: without them no place differs from another. `input_sizes` are the fixed units of the
-    channels that are read, `output_size` is that of the answer.
+    out. `feedforward` is the inner width in units of the width; `coordinates` are
+    read as further channels: without them no place differs from another. `input_sizes` are the
+    fixed units of the channels that are read, `output_size` is that of the answer.
     """
 
     clocked = True
@@ -70,7 +69,6 @@ class HDiT(Backbone):
         feedforward: int = 3,
         mapping_width: int = 64,
         mapping_depth: int = 1,
-        convolutional_feedforward: bool = False,
         padding_mode: PaddingMode = "zeros",
         coordinates: bool = True,
         zero_output: bool = False,
@@ -79,9 +77,11 @@ class HDiT(Backbone):
         output_size: float = 1.0,
     ) -> None:
         super().__init__()
+        self.check_arguments(
+            "in_channels", "out_channels", "patch", "kernel", "feedforward", "mapping_depth",
+            "head_width", "mapping_width", *(["refinement"] if refinement else []),
+        )  # fmt: skip
         _check(self.arguments)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
         self.patch = patch
         self.padding_mode: PaddingMode = padding_mode
         self.coordinates = coordinates
@@ -97,7 +97,6 @@ class HDiT(Backbone):
             choices: dict[str, Any] = {
                 "attention": (head_width, kernel if level < last else None, padding_mode),
                 "feedforward": feedforward,
-                "convolutional": convolutional_feedforward and level == last - 1,
                 "mapping_width": mapping_width,
             }
             if level == last:
@@ -121,9 +120,7 @@ class HDiT(Backbone):
 
     def forward(self, x: Tensor, clock: float | Tensor = 1.0) -> Tensor:
         """The field; `clock` > 0 is one number for all samples or a tensor of one for each."""
-        if x.dim() != 4 or x.shape[1] != self.in_channels:
-            shape = f"shape (batch, {self.in_channels}, n, n)"
-            raise InvalidInput("input", shape, tuple(x.shape))
+        self.check_input(x)
         rows, columns = x.shape[2:]
         if self.input_sizes is not None:
             x = x / self.input_sizes.to(x)
@@ -168,8 +165,7 @@ class _Refinement(nn.Module):
         self.across = Convolution(width, width, 3, padding_mode=padding_mode, gain=2.0)
         self.last = Convolution(width, outputs, 1)
         if zero:
-            for parameter in self.last.parameters():
-                nn.init.zeros_(parameter)
+            zeroed(self.last)
 
     def forward(self, h: Tensor, x: Tensor) -> Tensor:
         h = h + self.skip(x)
@@ -218,15 +214,10 @@ def _clock_column(clock: float | Tensor, like: Tensor) -> Tensor:
 
 def _check(arguments: dict[str, Any]) -> None:
     """Raise InvalidInput for the first constructor argument that cannot be used."""
-    names = ["in_channels", "out_channels", "patch", "kernel", "feedforward", "mapping_depth"]
-    names += ["head_width", "mapping_width", *(["refinement"] if arguments["refinement"] else [])]
-    for field in names:
-        check_positive(field, arguments[field])
     sizes = arguments["input_sizes"]
     if sizes is not None and len(sizes) != arguments["in_channels"]:
         expected = f"one for each of {arguments['in_channels']} channels"
         raise InvalidInput("input_sizes", expected, len(sizes))
-    check_choice("padding_mode", arguments["padding_mode"], ("zeros", "circular"))
     widths, depths, head = arguments["widths"], arguments["depths"], arguments["head_width"]
     if head % 8:
         raise InvalidInput("head_width", "a multiple of 8: pairs for two axes in one half", head)
@@ -236,14 +227,10 @@ def _check(arguments: dict[str, Any]) -> None:
         raise InvalidInput("mapping_width", "an even number", arguments["mapping_width"])
     if not widths:
         raise InvalidInput("widths", "one width per level", widths)
-    for width in widths:
-        check_positive("widths", width)
-        if width % head:
-            raise InvalidInput("widths", f"multiples of head_width = {head}", widths)
-    for depth in depths:
-        check_positive("depths", depth)
+    for field in ("widths", "depths"):
+        for number in arguments[field]:
+            check_positive(field, number)
+    if any(width % head for width in widths):
+        raise InvalidInput("widths", f"multiples of head_width = {head}", widths)
     if len(depths) != len(widths):
         raise InvalidInput("depths", f"one depth for each of {len(widths)} levels", depths)
-    if arguments["convolutional_feedforward"] and len(widths) < 2:
-        expected = "False: a single level has none before the last"
-        raise InvalidInput("convolutional_feedforward", expected, True)

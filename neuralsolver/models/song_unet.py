@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neuralsolver.errors import InvalidInput
-from neuralsolver.models.backbone import Backbone
-from neuralsolver.models.local import Convolution, check_positive, places
+from neuralsolver.models.backbone import Backbone, Convolution, places
 
 EMBEDDING_SCALE = 4.0
 """Standard deviation of the frequencies that read the noise level c = ln(σ)/4, of order one."""
@@ -47,8 +46,7 @@ class SongUNet(Backbone):
         attention: bool = True,
     ) -> None:
         super().__init__()
-        for field in ("in_channels", "out_channels", "width", "blocks", "patch"):
-            check_positive(field, self.arguments[field])
+        self.check_arguments("in_channels", "out_channels", "width", "blocks", "patch")
         if not multipliers or min(multipliers) < 1:
             raise InvalidInput("multipliers", "one integer >= 1 per level", list(multipliers))
         self.in_channels, self.patch = in_channels, patch

@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -36,6 +35,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neuralsolver.errors import InvalidInput
+from neuralsolver.models.backbone import kept
 
 Tables = list[tuple[Tensor, Tensor]]
 
@@ -233,26 +233,11 @@ def _complex_to_real(z: Tensor, dimension: int) -> Tensor:
     return torch.cat([re, -im], dimension - 1).movedim(-2, 0)
 
 
+@kept
 def _table(
     n: int, m: int, last: bool, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """Analysis (2K, n) and synthesis (n, 2K) tables: cosines, then sines, of K = m + 1 modes."""
-    if torch.compiler.is_compiling():  # a traced tensor must not outlive its trace
-        return _make_table(n, m, last, dtype, device)
-    return _cached_table(n, m, last, dtype, device)
-
-
-@lru_cache(maxsize=128)
-def _cached_table(
-    n: int, m: int, last: bool, dtype: torch.dtype, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    with torch.inference_mode(False):  # else autograd could not use what a prediction has cached
-        return _make_table(n, m, last, dtype, device)
-
-
-def _make_table(
-    n: int, m: int, last: bool, dtype: torch.dtype, device: torch.device
-) -> tuple[Tensor, Tensor]:
     # the product is reduced modulo n in integers: the angle is then exact to the last digit
     turns = torch.arange(m + 1)[:, None] * torch.arange(n)[None, :] % n
     angle = turns.to(torch.float64) * (2 * math.pi / n)

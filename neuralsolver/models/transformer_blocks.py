@@ -3,7 +3,7 @@
     block    v ↦ v + A(N(v)),  then  v ↦ v + F(N(v))       A attention (attention.py)
     N(v)  =  (1 + S c) ⊙ v / rms(v)                        adaptive norm, S = 0 at first
     F(v)  =  D ( a ⊙ σ(b) ),    (a, b) = U v               feed-forward (GEGLU), σ = GELU, D = 0 at
-                                                           first; or convolutions, likewise
+                                                           first
     c     =  mapping( cos 2πωτ, sin 2πωτ ),    τ = ln(clock) / 4
 
 A and F end in maps that start at zero, so every block starts as the identity, whatever the clock.
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neuralsolver.models.attention import EPSILON, SelfAttention
-from neuralsolver.models.local import Convolution, PaddingMode
+from neuralsolver.models.backbone import PaddingMode
 
 
 def linear(fan_in: int, fan_out: int, *, zero: bool = False) -> nn.Linear:
@@ -74,24 +74,6 @@ class FeedForward(nn.Module):
         return result
 
 
-class ConvolutionalFeedForward(nn.Module):
-    """Two 3 × 3 convolutions with GELUs and a 1 × 1 that starts at zero, in place of GEGLU."""
-
-    def __init__(self, width: int, factor: int, padding_mode: PaddingMode) -> None:
-        super().__init__()
-        inner = factor * width
-        self.first = Convolution(width, inner, 3, padding_mode=padding_mode)
-        self.second = Convolution(inner, inner, 3, padding_mode=padding_mode, gain=2.0)
-        self.last = Convolution(inner, width, 1)
-        for parameter in self.last.parameters():
-            nn.init.zeros_(parameter)
-
-    def forward(self, v: Tensor) -> Tensor:
-        inner = functional.gelu(self.first(v.movedim(-1, 1)))
-        result: Tensor = self.last(functional.gelu(self.second(inner)))
-        return result.movedim(1, -1)
-
-
 class Mapping(nn.Module):
     """A clock (batch, 1) to the condition (batch, width): Fourier features, residual GEGLUs."""
 
@@ -127,18 +109,13 @@ class Block(nn.Module):
         *,
         attention: tuple[int, int | None, PaddingMode],
         feedforward: int,
-        convolutional: bool,
         mapping_width: int,
     ) -> None:
         super().__init__()
         self.attention_norm = AdaptiveNorm(width, mapping_width)
         self.attention = SelfAttention(width, *attention)
         self.feedforward_norm = AdaptiveNorm(width, mapping_width)
-        self.feedforward: nn.Module
-        if convolutional:
-            self.feedforward = ConvolutionalFeedForward(width, feedforward, attention[-1])
-        else:
-            self.feedforward = FeedForward(width, feedforward)
+        self.feedforward = FeedForward(width, feedforward)
 
     def forward(self, v: Tensor, condition: Tensor) -> Tensor:
         v = v + self.attention(self.attention_norm(v, condition))

@@ -25,8 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from neuralsolver.errors import InvalidInput
-from neuralsolver.models.backbone import Backbone
-from neuralsolver.models.local import check_positive
+from neuralsolver.models.backbone import Backbone, check_positive
 from paper.baselines.scot import ScOT
 
 BROUGHT_SHARE = 0.1

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neuralsolver.errors import InvalidInput
-from neuralsolver.models.local import check_positive
+from neuralsolver.models.backbone import check_positive
 from paper.baselines.swin import SwinBlock, TimeNorm, small
 
 LAYER_SCALE = 1e-6

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from neuralsolver.errors import InvalidInput
-from neuralsolver.models import FNO, UNet, build, local, name_of
+from neuralsolver.models import FNO, UNet, backbone, build, name_of
 
 SMALL: dict[str, dict[str, Any]] = {
     "fno": {"width": 8, "layers": 2, "max_wavenumber": [3, 3]},
@@ -168,7 +168,7 @@ def test_pointwise_linear_network_is_one_function_at_every_resolution() -> None:
 
 
 def test_coordinates_end_on_the_wall_and_are_angles_on_the_torus() -> None:
-    from neuralsolver.models.local import coordinate_channels, places
+    from neuralsolver.models.backbone import coordinate_channels, places
 
     x = torch.zeros(2, 1, 5, 4)
     walls, torus = places(x, "zeros"), places(x, "circular")
@@ -277,14 +277,14 @@ def test_unet_smallest_grid() -> None:
 def test_a_single_box_is_convolved_as_in_a_batch(monkeypatch):
     """By oneDNN, which torch would not choose for it: the same numbers, and the same gradient."""
     torch.manual_seed(0)
-    layer = local.Convolution(3, 4, 3, dimension=3)
+    layer = backbone.Convolution(3, 4, 3, dimension=3)
     x = torch.randn(1, 3, 16, 16, 16, requires_grad=True)
-    assert local._misjudged(x)
-    assert not local._misjudged(x.expand(2, -1, -1, -1, -1))
-    assert not local._misjudged(x.double())
+    assert backbone._misjudged(x)
+    assert not backbone._misjudged(x.expand(2, -1, -1, -1, -1))
+    assert not backbone._misjudged(x.double())
     ours = layer(x)
     (gradient,) = torch.autograd.grad(ours.square().sum(), x)
-    monkeypatch.setattr(local, "_misjudged", lambda x: False)
+    monkeypatch.setattr(backbone, "_misjudged", lambda x: False)
     usual = layer(x)
     (expected,) = torch.autograd.grad(usual.square().sum(), x)
     assert torch.allclose(ours, usual, atol=1e-5)
