@@ -18,7 +18,7 @@ from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.sparse_newton import Vector
 
-NOT_LINEAR = "a corrector is not linear: use neuralsolver.solvers.flexible_gmres, or linear=True"
+NOT_LINEAR = "a corrector is no linear operator: use solvers.flexible_gmres, or ask for linear=True"
 
 
 def as_operator(
