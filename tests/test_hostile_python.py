@@ -173,6 +173,8 @@ def test_a_batch_is_asked_for():
     assert "16x16x16, 1 sample:" in ns.solve(box).summary()
     with pytest.raises(InvalidInput, match="batch"):
         ns.Problem(ns.Darcy(source="field"), cube[:2], batch=True)
+    with pytest.raises(InvalidInput, match="True or False"):
+        ns.Problem(ns.Poisson(), cube, batch="yes")
 
 
 def test_one_word_or_number_stands_for_all_axes():

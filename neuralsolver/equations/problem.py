@@ -75,6 +75,8 @@ class Problem:
     ) -> None:
         if not isinstance(equation, Equation):
             raise InvalidInput("equation", "an equation, as Poisson()", type(equation).__name__)
+        if not isinstance(batch, bool):
+            raise InvalidInput("batch", "True or False", repr(batch)[:60])
         channels, as_numpy = equation.input_names, not isinstance(inputs, Tensor)
         names = " and ".join(channels)
         pairs = any(name.endswith(REAL) for name in channels)

@@ -21,7 +21,7 @@ from neuralsolver.fields.grid import Grid
 from neuralsolver.fields.space import Space
 
 LEAST_FIELD_UNIT = 1e-6
-"""Below this share of the largest a field's residual is rounding, and no unit."""
+"""Below this share of what other fields bring to it a field's residual is no unit."""
 
 Operator = Callable[[Tensor], Tensor]
 
@@ -93,33 +93,48 @@ def divide_by_blocks(r: Tensor, blocks: Tensor) -> Tensor:
 
 def jacobian_row_sums(problem: Problem, u: Tensor) -> Tensor:
     """Σⱼ |J(u)ᵢⱼ| as a field: of each field and colour a residual value sees one point at most."""
-    jacobian = linearisation(problem, u)
-    total = torch.zeros_like(u)
-    for _, probe in problem.space.probes(u, 2 * problem.equation.stencil_reach + 1):
-        total += jacobian(probe).abs()
+    return _row_sums_by_field(problem, u).sum(2)
+
+
+def _row_sums_by_field(problem: Problem, u: Tensor) -> Tensor:
+    """The same for each field that is looked at, (batch, row field, column field, x, y[, z])."""
+    jacobian, fields = linearisation(problem, u), u.shape[1]
+    total = torch.zeros_like(u)[:, :, None].repeat(1, 1, fields, *[1] * (u.dim() - 2))
+    for number, probe in problem.space.probes(u, 2 * problem.equation.stencil_reach + 1):
+        total[:, :, number] += jacobian(probe).abs()
     return total
 
 
 def field_units(problem: Problem) -> Tensor:
     """The size of the residual in each field over that of the largest, (batch, field, 1, …).
 
-    It is that of the first guess. A field without a source is measured by its operator: by the row
-    sums of its Jacobian over those of the largest field.
+    It is that of the first guess, whatever those of the other fields are. Where that is zero,
+    rounding, or next to nothing beside what the other fields will bring, a field is measured by its
+    operator: by the row sums of its Jacobian over those of the largest field.
     """
 
     def sizes(field: Tensor) -> Tensor:
-        return field.detach().abs().amax(tuple(range(2, field.dim())), keepdim=True)
+        return field.detach().abs().flatten(2).amax(2)
 
     guess = problem.first_guess().detach()
     size = sizes(problem.residual(guess))
     largest = size.amax(1, keepdim=True)
     silent = ~(size > LEAST_FIELD_UNIT * largest)
     if bool(silent.any()):
-        rows = sizes(jacobian_row_sums(problem, guess)).clamp_min(torch.finfo(size.dtype).tiny)
+        numbers = torch.finfo(size.dtype)
+        sums = _row_sums_by_field(problem, guess).flatten(3).amax(3)
+        own = torch.diagonal(sums, dim1=1, dim2=2).clamp_min(numbers.tiny)
+        # inverses of second order are n² times as large as those of the diagonal
+        expected = size / own * max(problem.space.grid.shape) ** 2
+        brought = ((sums - torch.diag_embed(own)) * expected[:, None]).amax(2)
+        rounding = 16 * numbers.eps * (sums * sizes(guess)[:, None]).sum(2)
+        silent &= ~(size > LEAST_FIELD_UNIT * brought + rounding)
+        rows = sums.sum(2).clamp_min(numbers.tiny)
         unit = torch.where(largest > 0, largest, 1.0)
         by_rows = unit * rows / rows.gather(1, size.argmax(1, keepdim=True))
         size = torch.where(silent, by_rows, size)
-    return size / size.amax(1, keepdim=True)
+    units = size / size.amax(1, keepdim=True)
+    return units.view(*units.shape, *[1] * (guess.dim() - 2))
 
 
 def has_sparse_jacobian(problem: Problem) -> bool:

@@ -200,6 +200,47 @@ def test_no_field_hides_behind_another():
     assert float(residual_norm(problem.preconditioned_residual(problem.residual(u)))) > 1.0
 
 
+@dataclass(frozen=True)
+class Apart(Pair):
+    """Δu = f and Δv = s f, which have nothing to do with each other, and are of sizes 1 and s."""
+
+    linear, jacobian_depends_on = True, ()
+
+    def residual(self, space, u, inputs):
+        sources = torch.cat([inputs, self.size * inputs], 1)
+        return ns.laplacian(u, space.grid) - space.zero_boundary(sources)
+
+
+@pytest.mark.parametrize("size", [1e6, 1e-6, 1e12])
+def test_two_unknowns_of_different_sizes_count_in_their_own_units(size):
+    problem = ns.Problem.random(Apart(size=size), 17)
+    first, second = problem.field_units.flatten().tolist()
+    assert second / first == pytest.approx(size, rel=1e-12)
+    solution = ns.solve(problem, tolerance=1e-9)
+    assert solution.good
+    u = solution.tensor.clone()
+    torch.testing.assert_close(u[:, 1], size * u[:, 0], rtol=1e-9, atol=0.0)
+    for wrong in (0, 1):  # wrong by a tenth of itself, in one of them
+        v = u.clone()
+        v[:, wrong] *= 1.1
+        relative = [
+            float(residual_norm(problem.preconditioned_residual(problem.residual(w))))
+            for w in (v, problem.zeros())
+        ]
+        assert relative[0] / relative[1] == pytest.approx(0.1 / 2**0.5, rel=1e-6)
+
+
+def test_a_source_next_to_nothing_is_no_unit_of_a_field_that_is_driven_by_another():
+    class Driven(Apart):
+        def residual(self, space, u, inputs):
+            driven = torch.cat([inputs, self.size * inputs + 5 * u[:, :1]], 1)
+            return ns.laplacian(u, space.grid) - space.zero_boundary(driven)
+
+    problem = ns.Problem.random(Driven(size=1e-13), 33)
+    assert problem.field_units.flatten().tolist() == pytest.approx([1.0, 1.0], rel=0.1)
+    assert ns.solve(problem, tolerance=1e-10).good
+
+
 @pytest.mark.parametrize("equation", [Pair(size=1e-5), Waves(), Insulated()])
 def test_the_classical_solver_takes_several_fields(equation):
     problem = ns.Problem.random(equation, 17, 3)
