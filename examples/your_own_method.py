@@ -21,7 +21,7 @@ from torch import Tensor
 from neuralsolver.equations import Poisson, Problem
 from neuralsolver.fields.jacobian import jacobian_diagonal
 from neuralsolver.solvers import ResidualBelow, Solve, Solver, State
-from neuralsolver.solvers.newton_solver import Newton
+from neuralsolver.solvers.newton import Newton
 from neuralsolver.solvers.wrappers import Configured
 from neuralsolver.training.presets import scale_named
 from paper.evaluate import Evaluation

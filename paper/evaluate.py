@@ -20,7 +20,6 @@ import torch
 from neuralsolver.errors import InvalidInput, ReferenceFailure
 from neuralsolver.solvers import TrainedSolver
 from neuralsolver.solvers.loop import Solver
-from neuralsolver.solvers.metrics import four_digits, residual_mse
 from neuralsolver.training import load, shipped
 from neuralsolver.training.card import machine
 from neuralsolver.training.checkpoint import CARD, read_card
@@ -30,6 +29,7 @@ from neuralsolver.training.run import Report, Training, train
 from paper.budgets import Budget, budget_of_all
 from paper.measure import EvaluationSet, failed, measure
 from paper.methods import LEARNED, Method, Setting, method_named, methods_of
+from paper.metrics import four_digits, residual_mse
 from paper.regimes import Experiment, Regime, instances
 from paper.rows import PUBLISHED_SEED, Row, Tell, combined, ledger
 

@@ -28,10 +28,10 @@ from torch import Tensor
 from neuralsolver.equations import NavierStokes, Problem, generator
 from neuralsolver.equations.navier_stokes import time_derivative
 from neuralsolver.fields.jacobian import linearisation
-from neuralsolver.solvers.metrics import four_digits
 from neuralsolver.training.card import machine
 from paper.conditioning import gap_field, singular_values
 from paper.evaluate import Evaluation
+from paper.metrics import four_digits
 from paper.regimes import EXPERIMENTS, Regime
 
 VISCOSITIES = {

@@ -23,8 +23,9 @@ from neuralsolver.equations import Equation, Problem
 from neuralsolver.solvers import Observation, Solution, Status, TrainedSolver
 from neuralsolver.solvers.history import History
 from neuralsolver.solvers.loop import Solver
-from neuralsolver.solvers.metrics import digits, four_digits, relative_error, residual_mse
+from neuralsolver.solvers.norms import relative_error
 from neuralsolver.solvers.safeguard import CLASSICAL, NETWORK, NOTE
+from paper.metrics import digits, four_digits, residual_mse
 
 BATCH = 32
 SLOW = 2.0

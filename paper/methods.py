@@ -21,7 +21,7 @@ from typing import Any
 from neuralsolver.data.reference_solver import ReferenceSolver
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers import ResidualPlateau, Solver
-from neuralsolver.solvers.newton_solver import Newton
+from neuralsolver.solvers.newton import Newton
 from neuralsolver.solvers.wrappers import Answer
 from neuralsolver.training.library import shipped_denoisers
 from neuralsolver.training.presets import moving, static

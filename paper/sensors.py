@@ -29,10 +29,11 @@ from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import Observed, Problem, Sensors, equation_named
 from neuralsolver.samplers import ExactPosterior, Samples
 from neuralsolver.samplers.diffusion_ens import finish
-from neuralsolver.solvers.metrics import four_digits, relative_error, residual_mse
+from neuralsolver.solvers.norms import relative_error
 from neuralsolver.training.card import CARD, machine, read_card
 from neuralsolver.training.library import SHIPPED, load, load_sampler
 from paper.baselines.projection import finish_by_least_norm
+from paper.metrics import four_digits, residual_mse
 from paper.rows import Row, append_row, combined, read_rows
 from paper.versions import version_of
 

@@ -29,7 +29,7 @@ from neuralsolver.equations import Darcy, Equation, Helmholtz, Poisson, generato
 from neuralsolver.files import write_whole
 from neuralsolver.solvers import FixedSteps, Observation
 from neuralsolver.solvers.loop import Solver
-from neuralsolver.solvers.metrics import four_digits, relative_error, residual_mse
+from neuralsolver.solvers.norms import relative_error
 from neuralsolver.training.card import machine
 from paper.baselines.minimisers import noise_start
 from paper.conditioning import gap_field, singular_values
@@ -38,6 +38,7 @@ from paper.flow_conditioning import flow_conditioning
 from paper.flow_fields import flow_fields
 from paper.measure import EvaluationSet
 from paper.methods import METHODS, methods_of
+from paper.metrics import four_digits, residual_mse
 from paper.regimes import EXPERIMENTS, Regime
 from paper.residual_floor import residual_floor
 from paper.rounding import rounding_experiment

@@ -18,16 +18,11 @@ from pathlib import Path
 from typing import Any
 
 LENGTH = 12
-ALWAYS = ("solvers.loop", "solvers.metrics", "solvers.stopping")
+ALWAYS = ("solvers.loop", "paper.metrics", "solvers.stopping")
 NETWORK = ("solvers.neural_solver", "solvers.error_signals")
-SAFEGUARDED = (*NETWORK, "solvers.trained", "solvers.safeguard", "solvers.acceleration")
+SAFEGUARDED = (*NETWORK, "solvers.trained", "solvers.safeguard", "solvers.krylov")
 CLASSICAL = (*SAFEGUARDED, "solvers.network_free", "solvers.multigrid", "solvers.smoothing")
-NEWTON = (
-    *CLASSICAL,
-    "solvers.newton_krylov",
-    "equations.flow_integration",
-    "solvers.sparse_newton",
-)
+NEWTON = (*CLASSICAL, "solvers.newton", "equations.flow_integration", "solvers.sparse_newton")
 OPTIMISED = (*NETWORK, "paper.physics_informed")
 GENERATIVE = (
     "paper.baselines.forward_sampler",
@@ -37,8 +32,8 @@ GENERATIVE = (
 )
 MINIMISERS = (
     "paper.baselines.minimisers",
-    "solvers.newton_solver",
     "solvers.newton",
+    "solvers.direct",
     "solvers.sparse_newton",
 )
 MODULES: dict[str, tuple[str, ...]] = {

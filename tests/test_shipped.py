@@ -14,7 +14,7 @@ from neuralsolver.cli import run
 from neuralsolver.data.reference_solution import solve_reference, truncate_spectrum
 from neuralsolver.equations import EQUATIONS, Problem
 from neuralsolver.equations.registry import BOXES
-from neuralsolver.solvers.metrics import relative_error
+from neuralsolver.solvers.norms import relative_error
 from neuralsolver.solvers.solution import GOOD_ERROR
 from neuralsolver.training.library import SHIPPED, load_sampler, shipped
 from neuralsolver.training.presets import SCALES

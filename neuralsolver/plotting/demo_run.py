@@ -17,8 +17,8 @@ from neuralsolver.equations import EQUATIONS, Problem
 from neuralsolver.plotting.animation import animate
 from neuralsolver.plotting.pictures import ERROR_COLOUR, RESIDUAL_COLOUR, draw
 from neuralsolver.solvers import Solution, TrainedSolver
-from neuralsolver.solvers.metrics import relative_error
 from neuralsolver.solvers.network_free import without_network
+from neuralsolver.solvers.norms import relative_error
 from neuralsolver.training import load, shipped
 
 OTHERS = {"fno": "FNO", "paper": "ENS paper", "operator": "transformer"}

@@ -23,7 +23,7 @@ from neuralsolver.serve.frames import encode_frame, shown
 from neuralsolver.serve.http_api import body_of, unless_gone
 from neuralsolver.serve.requests import LARGEST_SEED, parse
 from neuralsolver.serve.service import Service
-from neuralsolver.solvers.metrics import relative_error
+from neuralsolver.solvers.norms import relative_error
 
 RESOLUTION = 64
 MOST_SENSORS, MOST_SAMPLES, DRAWN_SAMPLES = 200, 64, 3

@@ -26,7 +26,7 @@ from neuralsolver.serve.frames import encode_frame, shown
 from neuralsolver.serve.mailbox import Mailbox
 from neuralsolver.serve.solver_choices import Method
 from neuralsolver.solvers import Observation, Solution
-from neuralsolver.solvers.metrics import relative_error
+from neuralsolver.solvers.norms import relative_error
 
 REMEMBERED = 16
 """Reference solutions that are kept: a slider comes back, and every method wants the same one."""

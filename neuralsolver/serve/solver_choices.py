@@ -17,7 +17,7 @@ from neuralsolver.serve.catalogue import CATALOGUE
 from neuralsolver.solvers import TrainedSolver
 from neuralsolver.solvers.loop import Solver
 from neuralsolver.solvers.network_free import without_network
-from neuralsolver.solvers.newton_solver import Newton
+from neuralsolver.solvers.newton import Newton
 from neuralsolver.training import load, shipped
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """How a Problem becomes a Solution. A network here is any callable."""
 
-from neuralsolver.solvers.acceleration import Anderson, Krylov, flexible_gmres
 from neuralsolver.solvers.batches import solve_batch
+from neuralsolver.solvers.krylov import Anderson, Krylov, flexible_gmres
 from neuralsolver.solvers.loop import (
     Observation,
     Solve,
@@ -12,7 +12,7 @@ from neuralsolver.solvers.loop import (
 )
 from neuralsolver.solvers.multilevel import VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver
-from neuralsolver.solvers.newton_krylov import polish
+from neuralsolver.solvers.newton import polish
 from neuralsolver.solvers.solution import Solution, Status
 from neuralsolver.solvers.solve import ClassicalSolver
 from neuralsolver.solvers.stopping import FixedSteps, ResidualBelow, ResidualPlateau

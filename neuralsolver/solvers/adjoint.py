@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.jacobian import has_sparse_jacobian, sparse_jacobian
-from neuralsolver.solvers.acceleration import flexible_gmres
+from neuralsolver.solvers.direct import lu_inverse
+from neuralsolver.solvers.krylov import flexible_gmres
 from neuralsolver.solvers.preconditioner import as_operator
 from neuralsolver.solvers.solution import Solution
-from neuralsolver.solvers.sparse_newton import Vector, factorised
+from neuralsolver.solvers.sparse_newton import Vector
 
 if TYPE_CHECKING:
     from neuralsolver.solvers.loop import Solver
@@ -91,4 +93,4 @@ def _transposed(
         )
         if not failed:
             return shares * answer
-    return factorised(matrix.T)(right)
+    return lu_inverse(sparse.csr_array(matrix.T), problem.space)(right)

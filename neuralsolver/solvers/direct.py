@@ -9,9 +9,9 @@ J v = S λ S v.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,14 +23,17 @@ from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.jacobian import linearisation, sparse_jacobian
 from neuralsolver.fields.space import Space
-from neuralsolver.solvers.loop import State
-from neuralsolver.solvers.newton import solve_samples
 from neuralsolver.solvers.sparse_lu import SingularMatrix, SparseLU
 from neuralsolver.solvers.sparse_newton import factorised
 
+if TYPE_CHECKING:
+    from neuralsolver.solvers.loop import State
+
 Array = npt.NDArray[np.float64]
 Inverse = Callable[[Array], Array]
-"""b → J⁻¹b for the columns of a matrix."""
+"""b → J⁻¹b for a vector or the columns of a matrix."""
+Direction = Callable[[Any, Array], Array]
+"""δ of one sample from its sparse J and its F."""
 
 LARGE = {1: 10**7, 2: 256**2, 3: 24**3}
 """Unknowns above which V-cycles are faster than a factorisation, by the dimension."""
@@ -61,7 +64,7 @@ class DirectStep:
         if bool((images == images[:1]).all()):
             problem = problem.select([0])
         matrices = sparse_jacobian(problem, problem.zeros())
-        return cls(problem, [_factor(m, problem.space) for m in matrices], "sparse LU")
+        return cls(problem, [lu_inverse(m, problem.space) for m in matrices], "sparse LU")
 
     def check(self, problem: Problem) -> None:
         """Raise InvalidInput unless every sample of a problem has the operator of this step."""
@@ -117,13 +120,15 @@ def sine_inverse(problem: Problem) -> Inverse | None:
     return inverse
 
 
-def _factor(matrix: Any, space: Space) -> Inverse:
-    """J⁻¹ by sparse LU; what it gives is not finite where J is singular."""
+def lu_inverse(matrix: Any, space: Space) -> Inverse:
+    """J⁻¹ of the sparse matrix of a space by LU; not finite where J is singular or not finite."""
     if not space.uniform:  # the unknowns are no box of points
         return factorised(matrix)
     points, fields = space.interior_shape, len(space.fields)
     by_field = np.arange(space.size).reshape(-1, fields).T.ravel()
     try:
+        if not np.isfinite(matrix.data).all():
+            raise SingularMatrix("not finite")
         factor = SparseLU(matrix[by_field][:, by_field], points, fields=fields)
     except SingularMatrix:
         return lambda right: np.full_like(right, np.nan)
@@ -134,6 +139,51 @@ def _factor(matrix: Any, space: Space) -> Inverse:
         return found
 
     return inverse
+
+
+def solve_samples(inverses: Sequence[Inverse], right: Tensor) -> Tensor:
+    """J⁻¹ of every right-hand side, in float64.
+
+    Args:
+        inverses: A map of vectors for every sample, or one for all, which then maps columns.
+        right: The vectors, (batch, size).
+
+    Returns:
+        The solutions, (batch, size).
+    """
+    rows = right.double().cpu().numpy()
+    if len(inverses) == 1:
+        found = inverses[0](rows.T).T
+    else:
+        found = np.stack([inverse(row) for inverse, row in zip(inverses, rows, strict=True)])
+    return torch.from_numpy(np.ascontiguousarray(found))
+
+
+def newton_correction(
+    problem: Problem,
+    u: Tensor,
+    residual: Tensor | None = None,
+    direction: Direction | None = None,
+) -> Tensor:
+    """δ with J(u)δ = −F(u) of every sample as a field; NaN where J is singular.
+
+    Args:
+        problem: With a sparse Jacobian.
+        u: The iterate.
+        residual: F(u), if it is known.
+        direction: δ from J and F; by sparse LU unless given.
+
+    Returns:
+        The correction, from float64 factors.
+    """
+    residual = problem.residual(u) if residual is None else residual
+    space, right = problem.space, problem.space.flatten(residual.detach()).double().cpu().numpy()
+    pairs = zip(sparse_jacobian(problem, u), right, strict=True)
+    if direction is None:
+        found = [lu_inverse(jacobian, space)(-values) for jacobian, values in pairs]
+    else:
+        found = [direction(jacobian, values) for jacobian, values in pairs]
+    return space.unflatten(torch.from_numpy(np.stack(found)), u)
 
 
 def _images(problem: Problem) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from neuralsolver.solvers.loop import Observation
+from neuralsolver.solvers.norms import relative_error
 
 Quantity = Callable[[Observation], Tensor | None]
 
@@ -58,10 +59,3 @@ class History:
     def means(self) -> list[float]:
         """The mean of the first quantity over all samples after each step."""
         return [float(value) for value in self.table()[:, 0].mean(1)]
-
-
-def relative_error(u: Tensor, exact: Tensor) -> Tensor:
-    """‖u − u*‖ / ‖u*‖ of each sample, in float64."""
-    difference = (u.double() - exact.double()).flatten(1)
-    relative: Tensor = difference.norm(dim=1) / exact.double().flatten(1).norm(dim=1)
-    return relative

@@ -17,10 +17,9 @@ from torch import Tensor
 
 from neuralsolver.equations import Grid, Problem
 from neuralsolver.fields.jacobian import sparse_jacobian
+from neuralsolver.solvers.direct import lu_inverse, solve_samples
 from neuralsolver.solvers.geometric_multigrid import Axis, CoarseSolver, Multigrid
 from neuralsolver.solvers.loop import Inverse, State
-from neuralsolver.solvers.newton import solve_samples
-from neuralsolver.solvers.sparse_newton import factorised
 
 
 class MultigridStep:
@@ -55,7 +54,7 @@ def sparse_inverse(problem: Problem, u: Tensor) -> Inverse:
     if problem.equation.linear and problem.space.scalar:
         return MultigridStep(problem).of(problem)
     space = problem.space
-    factors = [factorised(matrix) for matrix in sparse_jacobian(problem, u)]
+    factors = [lu_inverse(matrix, space) for matrix in sparse_jacobian(problem, u)]
 
     return lambda r: space.unflatten(solve_samples(factors, space.flatten(r)), r)
 

@@ -21,13 +21,11 @@ from torch import Tensor, nn
 
 from neuralsolver.equations import Problem
 from neuralsolver.fields.jacobian import sparse_jacobian
+from neuralsolver.solvers.direct import Inverse, lu_inverse, solve_samples
 from neuralsolver.solvers.loop import State, Stepper
 from neuralsolver.solvers.multigrid import MultigridStep
 from neuralsolver.solvers.multilevel import START_STEPS, Level, VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver
-from neuralsolver.solvers.newton import solve_samples
-from neuralsolver.solvers.sparse_newton import Solve as Factor
-from neuralsolver.solvers.sparse_newton import factorised
 from neuralsolver.solvers.stopping import FixedSteps
 from neuralsolver.solvers.trained import TrainedSolver
 
@@ -56,7 +54,7 @@ class ScaledIdentity(nn.Module):
 class FactorCycle(VCycle):
     """V-cycles with sparse factors of J on the coarsest grid."""
 
-    factors: list[Factor] | None = None
+    factors: list[Inverse] | None = None
 
     def keep(self, mask: Tensor) -> None:
         """Forget the samples that have stopped."""
@@ -78,14 +76,14 @@ class FactorCycle(VCycle):
         found = solve_samples(factors, problem.space.flatten(residual))
         return problem.space.unflatten(-found, residual)
 
-    def _factors(self, problem: Problem, u: Tensor) -> list[Factor]:
+    def _factors(self, problem: Problem, u: Tensor) -> list[Inverse]:
         """J⁻¹ of every sample, or one for all; once where J does not change."""
         if self.factors is not None:
             return self.factors
         shared = not problem.equation.jacobian_depends_on
         problem = problem.select([0]) if shared else problem
         asked = problem.in_precision(torch.float64), u[: problem.batch].double()
-        factors = [factorised(matrix) for matrix in sparse_jacobian(*asked)]
+        factors = [lu_inverse(matrix, problem.space) for matrix in sparse_jacobian(*asked)]
         if problem.equation.linear:
             self.factors = factors
         return factors

@@ -21,8 +21,7 @@ from torch import Tensor
 from neuralsolver.equations import Problem
 from neuralsolver.fields.jacobian import has_sparse_jacobian, jacobian_row_sums, sparse_jacobian
 from neuralsolver.fields.units import scaled
-from neuralsolver.solvers.newton import newton_correction
-from neuralsolver.solvers.sparse_newton import factorised
+from neuralsolver.solvers.direct import lu_inverse, newton_correction
 
 TINY = torch.finfo(torch.float64).tiny
 JUMPS = 1e-4
@@ -134,7 +133,7 @@ def on_main_branch(problem: Problem, u: Tensor) -> list[bool] | None:
     ):
         return None
     ones = np.ones(problem.grid.size)
-    positive = [factorised(-j)(ones) for j in sparse_jacobian(problem, u)]
+    positive = [lu_inverse(-j, problem.space)(ones) for j in sparse_jacobian(problem, u)]
     return [bool((x > 0).all()) for x in positive]
 
 
@@ -142,3 +141,10 @@ def _natural(problem: Problem, u: Tensor) -> tuple[Problem, Tensor]:
     """The problem and the field in natural units."""
     found = problem.natural()
     return (problem, u) if found is None else (found[0], scaled(u, -found[1].solution))
+
+
+def relative_error(u: Tensor, exact: Tensor) -> Tensor:
+    """‖u − u*‖ / ‖u*‖ of each sample, in float64."""
+    difference = (u.double() - exact.double()).flatten(1)
+    relative: Tensor = difference.norm(dim=1) / exact.double().flatten(1).norm(dim=1)
+    return relative

@@ -23,8 +23,8 @@ from torch import Tensor
 from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.jacobian import has_sparse_jacobian
-from neuralsolver.solvers.acceleration import Conjugate, Krylov
 from neuralsolver.solvers.direct import LARGE, DirectStep, sine_inverse
+from neuralsolver.solvers.krylov import accelerated
 from neuralsolver.solvers.loop import (
     Iterations,
     Observer,
@@ -35,8 +35,7 @@ from neuralsolver.solvers.loop import (
 )
 from neuralsolver.solvers.multigrid import MultigridStep
 from neuralsolver.solvers.network_free import picard
-from neuralsolver.solvers.newton import NewtonStep
-from neuralsolver.solvers.newton_krylov import polished
+from neuralsolver.solvers.newton import NewtonStep, polished
 from neuralsolver.solvers.solution import Solution
 from neuralsolver.solvers.stopping import ResidualBelow
 
@@ -131,9 +130,7 @@ class ClassicalSolver(Solver):
         slow_to_factorise = grid.dimension > 2 and equation.self_adjoint
         large = problem.space.scalar and grid.size > LARGE[grid.dimension]
         if large and (definite or slow_to_factorise):
-            cycles = MultigridStep(problem)
-            whole = definite and not problem.fixed_inside
-            return (Conjugate(cycles) if whole else Krylov(cycles)), "multigrid"
+            return accelerated(MultigridStep(problem), problem), "multigrid"
         return DirectStep.factorised(problem), "sparse LU"
 
 

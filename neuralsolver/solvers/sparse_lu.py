@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse.csgraph import structural_rank
 from scipy.sparse.linalg import splu
 
 from neuralsolver.errors import InvalidInput
@@ -101,6 +102,8 @@ class SparseLU:
             expected = f"of order {self.order.size} = {fields} fields x {tuple(shape)} points"
             raise InvalidInput("matrix", expected, matrix.shape)
         permuted = matrix.tocsc()[:, self.order][self.order]
+        if not permuted.diagonal().all() and structural_rank(permuted) < self.order.size:
+            raise SingularMatrix("no entries in some row or column")  # on which SuperLU crashes
         real = not np.iscomplexobj(permuted.data)
         single = np.float32 if real else np.complex64
         self.dtype = np.dtype(single if single_precision else permuted.dtype)

@@ -39,8 +39,8 @@ from torch import Tensor
 from neuralsolver.equations import Equation, Grid, Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.units import scaled
-from neuralsolver.solvers.acceleration import Anderson, Conjugate, Krylov
 from neuralsolver.solvers.direct import LARGE, DirectStep
+from neuralsolver.solvers.krylov import accelerated
 from neuralsolver.solvers.loop import (
     Inverse,
     Iterations,
@@ -55,8 +55,7 @@ from neuralsolver.solvers.loop import (
 from neuralsolver.solvers.multigrid import MultigridStep
 from neuralsolver.solvers.multilevel import VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver
-from neuralsolver.solvers.newton import NewtonStep
-from neuralsolver.solvers.newton_krylov import newton_krylov, polished
+from neuralsolver.solvers.newton import NewtonStep, polished
 from neuralsolver.solvers.norms import guess_norm, measured_norm
 from neuralsolver.solvers.preconditioner import NOT_LINEAR, as_operator
 from neuralsolver.solvers.safeguard import (
@@ -93,8 +92,6 @@ MOST_WAVES = 3.0
 """Wavelengths across the domain above which corrections take a hundred steps or stall."""
 LONGEST = 2.0
 """The longest box, in its widths, on which the corrector of a square still is worth its time."""
-MEMORY, MEMORY_OF_FRAMES = 8, 15
-"""Iterates that are mixed: with fewer, a flow of smaller viscosity drifts away again."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -284,12 +281,10 @@ class TrainedSolver(Solver):
 
     def _polish(self, problem: Problem, asked: SolveOptions, stop: StoppingRule) -> list[Finish]:
         """Newton's method, where it is asked for; between walls it needs a tolerance to reach."""
-        tolerance = stop.tolerance if isinstance(stop, ResidualBelow) else None
         if not asked.polishes(problem.equation) or isinstance(stop, FixedSteps):
             return []
-        if problem.equation.boundary == "torus":
-            return [partial(newton_krylov, tolerance=tolerance)]
-        return [] if tolerance is None else [partial(polished, tolerance=tolerance)]
+        tolerance = stop.tolerance if isinstance(stop, ResidualBelow) else None
+        return [partial(polished, tolerance=tolerance)]
 
     def _stepper(self, problem: Problem) -> Stepper:
         """Corrections on the trained grid or a finer one, or what does without."""
@@ -330,11 +325,7 @@ class TrainedSolver(Solver):
             or isinstance(step, NewtonStep | DirectStep)
         ):
             return step
-        if problem.equation.linear:
-            whole = problem.space.scalar and not problem.fixed_inside
-            definite = whole and problem.equation.definite_on(problem.grid)
-            return Conjugate(step) if definite else Krylov(step)
-        return Anderson(step, MEMORY_OF_FRAMES if problem.equation.frames else MEMORY)
+        return accelerated(step, problem)
 
     def _rule(self, asked: SolveOptions) -> StoppingRule:
         if self.network.corrector is None:

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator, gmres
 
-from neuralsolver.solvers.acceleration import real_gmres
 from neuralsolver.solvers.sparse_lu import SparseLU
 from neuralsolver.solvers.wave_operator import Complex, Real, WaveOperator, norm, real_solve
 
@@ -155,11 +155,8 @@ def newton_krylov(
         if math.isfinite(last):
             inner_tolerance = min(0.1, max(0.9 * (size / last) ** 2, 1e-4))
         enough = 0.3 * tolerance / max(answer.residual, 1e-300)
-        correction, used = real_gmres(
-            _preconditioned_tangent(problem, u, apply),
-            right,
-            max(inner_tolerance, enough),
-            directions,
+        correction, used = _gmres(
+            problem, u, apply, right, tolerance=max(inner_tolerance, enough), directions=directions
         )
         answer.solves += used + 1
         trial, damping = _backtrack(problem, apply, u, correction, size=size, answer=answer)
@@ -177,8 +174,32 @@ def newton_krylov(
     return answer
 
 
-def _preconditioned_tangent(problem: WaveOperator, u: Complex, apply: Apply) -> Apply:
-    return lambda v: apply(problem.tangent(u, v))
+def _gmres(
+    problem: WaveOperator,
+    u: Complex,
+    apply: Apply,
+    right: Complex,
+    *,
+    tolerance: float,
+    directions: int,
+) -> tuple[Complex, int]:
+    """δ with M⁻¹F'(u) δ = right over the real numbers, and the number of directions."""
+    norms: list[float] = []
+
+    def product(v: Real) -> Real:
+        return _reals(apply(problem.tangent(u, v.view(np.complex128))))
+
+    operator = LinearOperator((2 * u.size, 2 * u.size), product, dtype=np.float64)
+    found, _ = gmres(
+        operator,
+        _reals(right),
+        rtol=tolerance,
+        restart=directions,
+        maxiter=1,
+        callback=norms.append,
+        callback_type="pr_norm",
+    )
+    return found.view(np.complex128), len(norms)
 
 
 def _factorise(problem: WaveOperator, u: Complex, preconditioner: str) -> Apply:

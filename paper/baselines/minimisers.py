@@ -4,7 +4,7 @@
     Gauss-Newton        u ← u + δ,                JᵀJ δ = −JᵀF
 
 with N the number of values of F. Both see the same residual as the networks. Newton's method is in
-the library (`neuralsolver/solvers/newton_solver.py`).
+the library (`neuralsolver/solvers/newton.py`).
 
 Gradient descent is stable for η < 2/L with L = 2σ²/N and σ the largest singular value of J. For a
 five-point operator σ ≈ 8n², so L ≈ 128n² and the bound falls with the grid; the error in the
@@ -32,7 +32,7 @@ from neuralsolver.equations.base import Array, check_positive
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.jacobian import linearisation
 from neuralsolver.solvers.loop import Solve, Solver, State
-from neuralsolver.solvers.newton_solver import Newton, check_limits, solve_in_float64
+from neuralsolver.solvers.newton import Newton, check_limits, solve_in_float64
 from neuralsolver.solvers.sparse_newton import Vector, factorised
 from neuralsolver.solvers.stopping import ResidualBelow
 

@@ -16,7 +16,7 @@ from neuralsolver.equations import (
     Problem,
 )
 from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers.newton_solver import Newton
+from neuralsolver.solvers.newton import Newton
 
 POINTS = 24
 

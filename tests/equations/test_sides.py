@@ -20,7 +20,7 @@ from neuralsolver.equations import (
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.jacobian import sparse_jacobian
 from neuralsolver.fields.stencils import laplacian_eigenvalues, mirror_factor
-from neuralsolver.solvers.newton import newton_correction
+from neuralsolver.solvers.direct import newton_correction
 
 PI = math.pi
 SIDES = [

@@ -23,7 +23,7 @@ from neuralsolver.fields.jacobian import (
     linearisation,
     sparse_jacobian,
 )
-from neuralsolver.solvers.newton import newton_correction
+from neuralsolver.solvers.direct import newton_correction
 from neuralsolver.solvers.norms import field_norms, residual_norm
 from neuralsolver.solvers.smoothing import chebyshev_weights, smooth
 from neuralsolver.solvers.solve import prepare

@@ -11,7 +11,7 @@ import torch
 
 from neuralsolver.data.reference_solver import ReferenceSolver
 from neuralsolver.equations import Darcy, Helmholtz, NavierStokes, Poisson, Problem
-from neuralsolver.solvers.metrics import relative_error, residual_mse
+from neuralsolver.solvers.norms import relative_error
 from neuralsolver.solvers.wrappers import Answer
 from neuralsolver.training import presets as trainings
 from neuralsolver.training.presets import SCALES
@@ -27,6 +27,7 @@ from paper.methods import (
     register,
     register_backbone,
 )
+from paper.metrics import residual_mse
 from paper.regimes import EXPERIMENTS, Regime, instances
 from paper.results import Results
 from paper.rows import read_rows

@@ -13,7 +13,7 @@ from neuralsolver.equations import EQUATIONS, Darcy, Helmholtz, NavierStokes, Pr
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.jacobian import sparse_jacobian
 from neuralsolver.solvers import Status
-from neuralsolver.solvers.newton_solver import Newton
+from neuralsolver.solvers.newton import Newton
 from paper.baselines.minimisers import (
     GaussNewton,
     GradientDescent,

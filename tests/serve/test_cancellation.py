@@ -21,7 +21,7 @@ from neuralsolver.serve.refusals import OutOfTime
 from neuralsolver.serve.service import Call
 from neuralsolver.serve.settings import ServerSettings
 from neuralsolver.serve.stories import WaveRequest, WellsRequest, find_rock, follow_beam
-from neuralsolver.solvers.newton_solver import Newton
+from neuralsolver.solvers.newton import Newton
 from tests.serve.running import JSON, running
 
 PLACES = [[0.2, 0.2], [0.8, 0.3], [0.5, 0.5], [0.2, 0.9]]

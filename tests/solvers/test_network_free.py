@@ -7,8 +7,8 @@ import torch
 
 from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import EQUATIONS, Problem
-from neuralsolver.solvers.metrics import relative_error
 from neuralsolver.solvers.network_free import FEW_POINTS, without_network
+from neuralsolver.solvers.norms import relative_error
 from neuralsolver.training import load
 
 

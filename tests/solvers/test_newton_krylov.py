@@ -12,9 +12,9 @@ from neuralsolver.equations import NavierStokes, Problem
 from neuralsolver.equations.flow_integration import Tangent
 from neuralsolver.fields.jacobian import linearisation
 from neuralsolver.solvers import Status, TrainedSolver
-from neuralsolver.solvers.acceleration import least_residual
+from neuralsolver.solvers.krylov import least_residual
 from neuralsolver.solvers.network_free import without_network
-from neuralsolver.solvers.newton_krylov import newton_krylov
+from neuralsolver.solvers.newton import polished
 from neuralsolver.solvers.solution import Solution
 from neuralsolver.training import load
 from tests.solvers.test_safeguard import FLOW, POINTS, random_network, solver_of
@@ -94,7 +94,7 @@ def test_a_tolerance_is_reached_even_with_a_harmful_network(tolerance):
 def test_from_the_first_guess_it_takes_derivatives_and_counts_them():
     problem = smooth_flow().in_precision(torch.float64)
     start = Solution.of(problem, problem.first_guess())
-    seen, running = [], newton_krylov(start, 1e-6)
+    seen, running = [], polished(start, 1e-6)
     while True:
         try:
             seen.append(next(running))

@@ -11,9 +11,9 @@ import neuralsolver as ns
 from benchmarks.domains import FAMILIES, fresh_problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.jacobian import sparse_jacobian
+from neuralsolver.solvers.direct import newton_correction
 from neuralsolver.solvers.multigrid import MultigridStep, hierarchies
 from neuralsolver.solvers.network_free import without_network
-from neuralsolver.solvers.newton import newton_correction
 from neuralsolver.solvers.shapes import five_point_diagonal
 
 SEED = 99

@@ -165,3 +165,9 @@ def test_many_wavelengths_are_solved_directly_at_once(points):
     assert len(seen) <= 3
     assert "a direct solver" in solution.summary()
     assert torch.allclose(solution.tensor, ns.solve(problem, tolerance=1e-9).tensor, atol=1e-9)
+
+
+def test_an_operator_with_empty_columns_is_refused_not_crashed_on():
+    """The wide stencil at a few points: SuperLU ends the process on such a matrix."""
+    solution = ns.solve(ns.Problem.random(ns.Darcy(stencil="wide"), 12))
+    assert not solution.good

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import EQUATIONS, Darcy, Helmholtz, NavierStokes, Poisson, Problem
 from neuralsolver.solvers import FixedSteps, Solution, Status, TrainedSolver, iterate
-from neuralsolver.solvers.newton_solver import Newton
+from neuralsolver.solvers.newton import Newton
 from neuralsolver.training import load
 from tests.networks import Constant, sine_solver
 

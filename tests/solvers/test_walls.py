@@ -19,7 +19,7 @@ from neuralsolver.equations import (
     Problem,
 )
 from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers.newton import newton_correction
+from neuralsolver.solvers.direct import newton_correction
 
 NAMES = ["poisson", "helmholtz", "nonlinear-helmholtz", "darcy"]
 

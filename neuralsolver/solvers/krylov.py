@@ -1,4 +1,4 @@
-"""Acceleration: wrappers around any step, for equations on which the plain iteration is too slow.
+"""Krylov methods: wrappers around any step, for equations on which the plain iteration is too slow.
 
 `Krylov` (linear F(u) = Au − b). The correction z of the step is a search direction, q = Az. With
 earlier directions projected out, u ← u + αz, α = −⟨r,q⟩/⟨q,q⟩ minimises ‖r‖ over all directions so
@@ -6,8 +6,8 @@ far. This is flexible GMRES in the form of generalised conjugate residuals: the 
 change from step to step, so a nonlinear network is allowed, and the residual never grows. It also
 converges where the operator is indefinite and no fixed-point iteration can.
 
-`Conjugate` (linear, A symmetric and definite). The same with directions that are conjugate, ⟨z,Az'⟩
-= 0, and α = −⟨r,z⟩/⟨z,Az⟩, which minimises the energy ½⟨e,Ae⟩ of the error instead of ‖r‖. Where a
+With `conjugate` (A symmetric and definite) directions are conjugate, ⟨z,Az'⟩ = 0, and
+α = −⟨r,z⟩/⟨z,Az⟩, which minimises the energy ½⟨e,Ae⟩ of the error instead of ‖r‖. Where a
 coefficient spans orders of magnitude the two are far apart: a residual is small where an error of
 low permeability is large, and the directions that ‖r‖ prefers leave residuals in which a corrector
 no longer finds it. This is flexible CG with all directions kept.
@@ -20,63 +20,63 @@ residual, linearised along the differences, is smallest:
 The mixing minimises the physical residual, as the problem measures it, not the size of the
 correction: an iterate at which the network has nothing more to say is no solution for that.
 
-`conjugate_residuals` is `Krylov` for one vector instead of a solve, and `flexible_gmres` the same
-in the form of SciPy. `real_gmres` is GMRES by Arnoldi's method for waves, whose operator is linear
-over the real numbers only.
+`least_residual` is `Krylov` for one vector instead of a solve, and `flexible_gmres` the same in the
+form of SciPy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse.linalg import aslinearoperator
 from torch import Tensor
 from torch.linalg import vecdot
 
 from neuralsolver.cancellation import checkpoint
+from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.loop import State, Stepper
 from neuralsolver.solvers.sparse_newton import Vector
 
 Map = Callable[[Tensor], Tensor]
-Complex = npt.NDArray[np.complex128]
 
 ROWS = 8
 """Directions for which room is made at a time."""
 MEMORY_BYTES = 1e9
 """What the directions of `Krylov` may occupy when their number is not given."""
+MEMORY, MEMORY_OF_FRAMES = 8, 15
+"""Iterates that Anderson mixes: with fewer, a flow of smaller viscosity drifts away again."""
 
 
-class Krylov:
-    """Flexible GMRES around a step; beyond `memory` directions the oldest is forgotten.
+def accelerated(step: Stepper, problem: Problem) -> Stepper:
+    """A step with the acceleration that suits its problem."""
+    equation = problem.equation
+    if not equation.linear:
+        return Anderson(step, MEMORY_OF_FRAMES if equation.frames else MEMORY)
+    whole = problem.space.scalar and not problem.fixed_inside
+    return Krylov(step, conjugate=whole and equation.definite_on(problem.grid))
 
-    Directions and images are the rows of one array (samples, directions, points) each, so that a
-    projection is two products with it.
+
+class Directions:
+    """Directions z and their images q = Az, made orthogonal and of unit length as they come.
+
+    Both are the rows of one array (samples, directions, points), so that a projection is two
+    products with it. Orthogonal are the images, or with `conjugate` image and direction. Beyond
+    `memory` directions the oldest is forgotten.
     """
 
-    def __init__(self, step: Stepper, memory: int | None = None) -> None:
-        self.step, self.memory = step, memory
+    def __init__(self, memory: int | None, conjugate: bool = False) -> None:
+        self.memory, self.conjugate = memory, conjugate
         self.directions: Tensor | None = None
         self.images: Tensor | None = None
         self.count = 0
-        self.constant: Tensor | None = None
 
-    def __call__(self, now: State) -> Tensor:
-        if not now.problem.equation.linear:
-            raise InvalidInput("acceleration", "a linear equation", now.problem.equation.name)
-        z = self.step(now) - now.u
-        if self.constant is None:
-            self.constant = now.problem.residual(torch.zeros_like(z))
-        # a direction has no length of its own: with that of F(0) little cancels in F(z) − F(0)
-        z = z * _over(self.constant, now.residual)
-        in_units = now.problem.in_field_units
-        q = in_units(now.problem.residual(z).sub_(self.constant)).flatten(1)
-        z = z.flatten(1)
+    def add(self, z: Tensor, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Add a pair (samples, points): as it is held, what r is tested against, and its length."""
         if self.images is not None and self.directions is not None:
             held = min(self.count, self.images.shape[1])
             past, images = self.directions[:, :held], self.images[:, :held]
@@ -85,21 +85,22 @@ class Krylov:
                 overlap = torch.bmm(images, self._tested(z, q)[:, :, None]).mT
                 q = torch.baddbmm(q[:, None], overlap, images, alpha=-1)[:, 0]
                 z = torch.baddbmm(z[:, None], overlap, past, alpha=-1)[:, 0]
-        squared = vecdot(q, self._tested(z, q)).abs()[:, None]
-        length = squared.sqrt().clamp_min(torch.finfo(q.dtype).tiny)
-        q, z = q / length, z / length
+        length = vecdot(q, self._tested(z, q)).abs().sqrt()
+        unit = length.clamp_min(torch.finfo(q.dtype).tiny)[:, None]
+        q, z = q / unit, z / unit
         tested = self._tested(z, q)
-        self._add(z, q)
-        share = vecdot(in_units(now.residual).flatten(1), tested)[:, None]
-        answer: Tensor = now.u - (share * z).view_as(now.u)
-        return answer
+        self._hold(z, q)
+        return z, tested, length
 
     def _tested(self, z: Tensor, q: Tensor) -> Tensor:
-        """What of a direction z with q = Az images are tested against: directions are made so that
-        it is orthogonal to all of them, and of unit length on its own."""
-        return q
+        if not self.conjugate:
+            return q
+        # ⟨z, Az⟩ of a direction of unit length is 1, or −1 where A is negative
+        if self.images is None or self.directions is None:
+            return z * torch.sign(vecdot(z, q))[:, None]
+        return z * torch.sign(vecdot(self.directions[:, 0], self.images[:, 0]))[:, None]
 
-    def _add(self, direction: Tensor, image: Tensor) -> None:
+    def _hold(self, direction: Tensor, image: Tensor) -> None:
         """Hold one more pair, in the place of the oldest where there is no more room."""
         if self.memory is None:
             # decided once: samples that stop must not change what the others remember
@@ -119,26 +120,46 @@ class Krylov:
         """Forget the samples that have stopped."""
         if self.images is not None and self.directions is not None:
             self.directions, self.images = self.directions[mask], self.images[mask]
+
+
+class Krylov:
+    """Flexible GMRES around a step, or flexible conjugate gradients.
+
+    Args:
+        step: What proposes a correction.
+        memory: Directions that are held; as many as fit into a gigabyte unless given.
+        conjugate: For a symmetric operator of either sign: minimise the energy of the error.
+    """
+
+    def __init__(
+        self, step: Stepper, memory: int | None = None, *, conjugate: bool = False
+    ) -> None:
+        self.step, self.held = step, Directions(memory, conjugate)
+        self.constant: Tensor | None = None
+
+    def __call__(self, now: State) -> Tensor:
+        if not now.problem.equation.linear:
+            raise InvalidInput("acceleration", "a linear equation", now.problem.equation.name)
+        z = self.step(now) - now.u
+        if self.constant is None:
+            self.constant = now.problem.residual(torch.zeros_like(z))
+        # a direction has no length of its own: with that of F(0) little cancels in F(z) − F(0)
+        ratio = self.constant.flatten(1).norm(dim=1) / now.residual.flatten(1).norm(dim=1)
+        usable = (ratio > 0) & torch.isfinite(ratio)
+        z = z * torch.where(usable, ratio, 1.0).view(-1, *[1] * (z.dim() - 1))
+        in_units = now.problem.in_field_units
+        q = in_units(now.problem.residual(z).sub_(self.constant)).flatten(1)
+        direction, tested, _ = self.held.add(z.flatten(1), q)
+        share = vecdot(in_units(now.residual).flatten(1), tested)[:, None]
+        answer: Tensor = now.u - (share * direction).view_as(now.u)
+        return answer
+
+    def keep(self, mask: Tensor) -> None:
+        """Forget the samples that have stopped."""
+        self.held.keep(mask)
         self.constant = None if self.constant is None else self.constant[mask]
         if hasattr(self.step, "keep"):
             self.step.keep(mask)
-
-
-class Conjugate(Krylov):
-    """Flexible conjugate gradients around a step, for a symmetric operator of either sign."""
-
-    def _tested(self, z: Tensor, q: Tensor) -> Tensor:
-        # ⟨z, Az⟩ of a direction of unit length is 1, or −1 where A is negative
-        if self.images is None or self.directions is None:
-            return z * torch.sign(vecdot(z, q))[:, None]
-        return z * torch.sign(vecdot(self.directions[:, 0], self.images[:, 0]))[:, None]
-
-
-def _over(one: Tensor, other: Tensor) -> Tensor:
-    """‖one‖ / ‖other‖ for each sample, 1 where either is zero; it may multiply a field."""
-    ratio = one.flatten(1).norm(dim=1) / other.flatten(1).norm(dim=1)
-    usable = (ratio > 0) & torch.isfinite(ratio)
-    return torch.where(usable, ratio, 1.0).view(-1, *[1] * (one.dim() - 1))
 
 
 def _room(like: Tensor, rows: int) -> Tensor:
@@ -209,10 +230,15 @@ class Anderson:
             self.step.keep(mask)
 
 
-def conjugate_residuals(
-    operator: Map, right: Tensor, directions: Sequence[Map], count: int
-) -> Iterator[tuple[Tensor, float]]:
-    """The x of the smallest ‖right − Ax‖ over 0, 1, … `count` directions, with that norm.
+def least_residual(
+    operator: Map,
+    right: Tensor,
+    directions: Sequence[Map],
+    count: int,
+    relative: float,
+    observe: Callable[[float], None] | None = None,
+) -> tuple[Tensor, int]:
+    """The x of the smallest ‖right − Ax‖ over a few directions.
 
         z = M(r),  q = Az,  q ⟂ earlier q,    x ← x + ⟨r, q⟩/⟨q, q⟩ z
 
@@ -222,43 +248,33 @@ def conjugate_residuals(
         directions: Maps M from the residual so far to the next direction, each in its turn; they
             need not be linear, and the residual never grows.
         count: At most so many directions; fewer where A maps one to nothing new.
+        relative: Stop where the residual is this part of that of zero.
+        observe: Called with the part that is left after each direction.
 
-    Yields:
-        x in the shape of `right`, and the norm.
+    Returns:
+        x in the shape of `right`, and the number of directions.
     """
-    r, x = right.flatten().clone(), torch.zeros_like(right).flatten()
-    images, moves = (r.new_empty((min(count, 2 * ROWS), len(r))) for _ in range(2))
-    yield x.view_as(right), float(r.norm())
+    r, x, held = (
+        right.flatten()[None].clone(),
+        torch.zeros_like(right).flatten()[None],
+        Directions(count),
+    )
+    size = float(r.norm())
+    left = size
     for taken, direction in zip(range(count), cycle(directions), strict=False):
+        if not left > relative * size:
+            return x.view_as(right), taken
         checkpoint()
-        z = direction(r.view_as(right)).flatten()
-        q = operator(z.view_as(right)).flatten()
-        for _ in range(2):  # once is not enough where the new one nearly lies among the old ones
-            overlap = images[:taken] @ q
-            q, z = q - overlap @ images[:taken], z - overlap @ moves[:taken]
-        length = float(q.norm())
-        if not (length > 0 and np.isfinite(length)):
-            return
-        if taken == len(images):
-            images, moves = (torch.cat([rows, torch.empty_like(rows)]) for rows in (images, moves))
-        images[taken], moves[taken] = q / length, z / length
-        share = r @ images[taken]
-        r, x = r - share * images[taken], x + share * moves[taken]
-        yield x.view_as(right), float(r.norm())
-
-
-def least_residual(
-    operator: Map, right: Tensor, directions: Sequence[Map], count: int, relative: float
-) -> tuple[Tensor, int]:
-    """x with the smallest ‖right − Ax‖ over `count` directions, or fewer if a tenth of `relative`
-    is reached, and how many they were; the arguments are those of `conjugate_residuals`."""
-    enough = 0.1 * relative * float(right.flatten().norm())
-    best = torch.zeros_like(right), 0
-    for taken, (x, left) in enumerate(conjugate_residuals(operator, right, directions, count)):
-        best = x, taken
-        if not left > enough:
-            break
-    return best
+        z = direction(r.view_as(right))
+        z, q, length = held.add(z.flatten()[None], operator(z).flatten()[None])
+        if not (float(length) > 0 and np.isfinite(float(length))):
+            return x.view_as(right), taken
+        share = vecdot(r, q)
+        r, x = r - share * q, x + share * z
+        left = float(r.norm())
+        if observe is not None:
+            observe(left / size)
+    return x.view_as(right), count
 
 
 def flexible_gmres(
@@ -270,16 +286,24 @@ def flexible_gmres(
     maxiter: int = 200,
     callback: Callable[[float], None] | None = None,
 ) -> tuple[Vector, int]:
-    """x with ‖right − Ax‖ ≤ rtol ‖right‖ by any preconditioner; zero, or the iterations if not.
-
-    The arguments are those of SciPy: anything that `aslinearoperator` knows. `callback` is given
-    the relative residual after each iteration.
+    """x with ‖right − Ax‖ ≤ rtol ‖right‖ by any preconditioner, in the form of SciPy's methods.
 
     >>> import numpy as np
     >>> from neuralsolver.solvers import flexible_gmres
     >>> x, failed = flexible_gmres(np.diag([1.0, 2.0]), np.ones(2), preconditioner=np.eye(2))
     >>> x.round(6).tolist(), failed
     ([1.0, 0.5], 0)
+
+    Args:
+        matrix: A: anything that SciPy's `aslinearoperator` knows.
+        right: The right-hand side.
+        preconditioner: An approximation of A⁻¹, likewise; it need not be linear.
+        rtol: The part of the residual that may be left.
+        maxiter: Iterations at most.
+        callback: Called with the relative residual after each iteration.
+
+    Returns:
+        x, and zero where it is found or else the iterations.
     """
     operator, inverse = aslinearoperator(matrix), aslinearoperator(preconditioner)
     right = np.asarray(right, dtype=np.float64).ravel()
@@ -292,54 +316,13 @@ def flexible_gmres(
     def product(factor: Any) -> Map:
         return lambda v: torch.from_numpy(np.array(factor.matvec(v.numpy()), dtype=np.float64))
 
-    size = float(np.linalg.norm(right))
-    steps = conjugate_residuals(
-        product(operator), torch.from_numpy(right.copy()), [product(inverse)], maxiter
-    )
-    for taken, (x, left) in enumerate(steps):
-        if taken and callback is not None:
-            callback(left / size)
-        if left <= rtol * size:
-            return x.numpy(), 0
-    return x.numpy(), min(taken + 1, maxiter)
+    left = [1.0 if right.any() else 0.0]
 
+    def seen(part: float) -> None:
+        left.append(part)
+        if callback is not None:
+            callback(part)
 
-def real_gmres(
-    operator: Callable[[Complex], Complex], right: Complex, tolerance: float, directions: int
-) -> tuple[Complex, int]:
-    """GMRES for an operator that is linear over the real numbers only.
-
-    Args:
-        operator: v to A v.
-        right: b.
-        tolerance: Stop where ‖b − A x‖ is this fraction of ‖b‖.
-        directions: At most so many; there are no restarts.
-
-    Returns:
-        x and the number of directions.
-    """
-    size = float(np.linalg.norm(right))
-    if size == 0.0:
-        return right, 0
-    basis = np.empty((directions + 1, 2 * right.size))
-    hessenberg = np.zeros((directions + 1, directions))
-    basis[0] = np.ascontiguousarray(right).view(np.float64) / size
-    target = np.zeros(directions + 1)
-    target[0] = size
-    weights: Vector = np.zeros(0)
-    for j in range(directions):
-        new = np.ascontiguousarray(operator(basis[j].view(np.complex128))).view(np.float64)
-        for _ in range(2):
-            shares = basis[: j + 1] @ new
-            new = new - shares @ basis[: j + 1]
-            hessenberg[: j + 1, j] += shares
-        length = float(np.linalg.norm(new))
-        hessenberg[j + 1, j] = length
-        system = hessenberg[: j + 2, : j + 1]
-        weights = np.asarray(np.linalg.lstsq(system, target[: j + 2], rcond=None)[0], np.float64)
-        left = float(np.linalg.norm(target[: j + 2] - system @ weights))
-        if left <= tolerance * size or length == 0.0:
-            break
-        basis[j + 1] = new / length
-    used = weights.size
-    return (weights @ basis[:used]).view(np.complex128), used
+    b = torch.from_numpy(right.copy())
+    x, taken = least_residual(product(operator), b, [product(inverse)], maxiter, rtol, seen)
+    return x.numpy(), 0 if left[-1] <= rtol else max(taken, 1)

@@ -1,6 +1,6 @@
-"""The two numbers of every table, per sample.
+"""Numbers of the tables, per sample, and how they are written down.
 
-relative L2 error    ‖u − u*‖ / ‖u*‖
+relative L2 error    ‖u − u*‖ / ‖u*‖     (`neuralsolver.solvers.norms.relative_error`)
 residual MSE         mean F(u)²          over all grid points, walls included (there F = 0)
 """
 
@@ -11,9 +11,6 @@ import math
 from torch import Tensor
 
 from neuralsolver.equations import Problem
-from neuralsolver.solvers.history import relative_error
-
-__all__ = ["digits", "four_digits", "relative_error", "residual_mse"]
 
 
 def residual_mse(problem: Problem, u: Tensor) -> Tensor:
