@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from dataclasses import replace
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from neuralsolver.cli.options import AsJson, Settings, Threads, parse_settings
+from neuralsolver.cli.options import AsJson, Seed, Settings, Threads, check_picture, parse_settings
 from neuralsolver.errors import InvalidInput
-from neuralsolver.limits import FINITE, SEED, Float, Int
+from neuralsolver.files import check_output
+from neuralsolver.limits import FINITE, Float, Int
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,63 +22,81 @@ if TYPE_CHECKING:
     from neuralsolver.equations.sensors import Sensors, Table
     from neuralsolver.samplers import Samples
 
-PICTURES = (".png", ".pdf", ".svg")
 OUTPUTS = (".npz", ".csv", ".nc")
 
 
 def invert(
-    equation: Annotated[str, typer.Argument(help="helmholtz, poisson or darcy.")],
+    equation: Annotated[str, typer.Argument(help="poisson, helmholtz or darcy.")],
     *,
     sensors: Annotated[
         Path | None,
-        typer.Option(help="Table x,y,field,value (.csv) or such arrays (.npz). [default: random]"),
+        typer.Option(help="Table x,y,field,value (.csv), or arrays of these names (.npz)."),
     ] = None,
     columns: Annotated[
-        str | None, typer.Option(help="Columns of your table: x,y,value or x,y,value,noise.")
+        str | None,
+        typer.Option(help="Names of the columns of your own table: x,y,value or x,y,value,noise."),
     ] = None,
     sees: Annotated[
-        str | None, typer.Option(help="With --columns, the field that is seen. [default: solution]")
+        str | None,
+        typer.Option(help="With --columns: the field that was measured. [default: solution]"),
     ] = None,
     lengths: Annotated[
-        str | None, typer.Option(help="Size of the domain in units of the table, as 12,12.")
+        str | None, typer.Option(help="Sides of the domain in units of the table, as 12,12.")
     ] = None,
-    offset: Annotated[float, typer.Option(help="Subtracted from every value."), FINITE] = 0.0,
-    unit: Annotated[float, typer.Option(help="Every value is multiplied by this."), FINITE] = 1.0,
-    count: Annotated[int, typer.Option(help="Number of random sensors."), Int(1, 4096)] = 64,
+    offset: Annotated[
+        float, typer.Option(help="With --columns: subtract this from every value."), FINITE
+    ] = 0.0,
+    unit: Annotated[
+        float, typer.Option(help="With --columns: then multiply every value by this."), FINITE
+    ] = 1.0,
+    noise: Annotated[
+        float,
+        typer.Option(help="Standard deviation of the measurement errors."),
+        Float(0.0, 1e12),
+    ] = 0.0,
+    count: Annotated[
+        int, typer.Option(help="Without --sensors: number of random ones."), Int(1, 4096)
+    ] = 64,
     samples: Annotated[int, typer.Option(help="Number of samples."), Int(1, 10_000)] = 16,
     method: Annotated[
         str | None,
         typer.Option(
             help="exact, ens, es-mda, gauss-newton, total-variation, chain, spline, palette, "
-            "diffusion-ens (+ens). [default: chosen by the problem]"
+            "diffusion-ens or diffusion-ens+ens. [default: chosen by the problem]"
         ),
     ] = None,
     prior: Annotated[
         str | None,
-        typer.Option(help="Darcy: two-phase, channels, ellipses, log-normal. Others: fitted."),
+        typer.Option(
+            help="Darcy: two-phase, channels, ellipses or log-normal. Poisson and Helmholtz: "
+            "fitted, from the sensors. [default: the equation's]"
+        ),
     ] = None,
-    noise: Annotated[
-        float, typer.Option(help="Deviation of the sensors' errors."), Float(0.0, 1e12)
-    ] = 0.0,
     steps: Annotated[
         int | None, typer.Option(help="Steps of an iterative method."), Int(2, 100_000)
     ] = None,
     resolution: Annotated[int, typer.Option(help="Grid points a side."), Int(16, 256)] = 64,
     settings: Settings = None,
-    seed: Annotated[int, typer.Option(help="Seed of samples and random problems."), SEED] = 0,
+    seed: Seed = 0,
     output: Annotated[
-        Path | None, typer.Option(help="Write mean, spread and coordinates, .npz, .csv or .nc.")
+        Path | None,
+        typer.Option(help="Write mean, spread and coordinates: .npz, .csv or .nc."),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw them, .png.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw sensors, mean, spread: .png, .pdf or .svg.")
+    ] = None,
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Find an unknown field from point values: samples, their mean and their spread.
+    """Find an unknown field from measurements at a few points, with error bars.
 
+    The summary names the method, the misfit in units of the noise, the spread and the seconds.
     Without --sensors a random problem is drawn, and the truth is shown beside the answer.
     """
+    import numpy as np
     import torch
 
+    from neuralsolver.data.array_files import write_fields
     from neuralsolver.equations import equation_named
     from neuralsolver.equations.sensors import Observed, Sensors
     from neuralsolver.inversion.invert_field import WELL_METHODS
@@ -89,9 +107,12 @@ def invert(
     known = (*WELL_METHODS, *METHODS)
     if method is not None and method not in known:
         raise InvalidInput("--method", f"one of {', '.join(known)}", method)
-    for name, path, endings in (("--plot", plot, PICTURES), ("--output", output, OUTPUTS)):
-        if path is not None and path.suffix.lower() not in endings:
-            raise InvalidInput(name, f"a file name ending in {', '.join(endings)}", path)
+    if output is not None:
+        if output.suffix.lower() not in OUTPUTS:
+            raise InvalidInput("--output", f"a file name ending in {', '.join(OUTPUTS)}", output)
+        check_output(output, sensors)
+    if plot is not None:
+        check_picture("--plot", plot, sensors, output)
     if threads:
         torch.set_num_threads(threads)
     chosen = equation_named(equation, parse_settings(settings))
@@ -116,7 +137,8 @@ def invert(
             told=lambda done: progress.fraction(done, "of the work"),
         )
     if output is not None:
-        _write(drawn, output, size, table)
+        line = np.linspace(0.0, size[0], resolution)
+        write_fields(output, {"x": line, "y": line}, _fields(drawn, table))
     if plot is not None:
         drawn.plot(str(plot), truth, length=size[0])
     print(json.dumps(_result(drawn, truth)) if as_json else _text(drawn, truth))
@@ -170,22 +192,20 @@ def _random(
     return Sensors.random(fields, count, seed, noise), (drawn[0, 0], u[0, 0])
 
 
-def _write(samples: Samples, path: Path, lengths: tuple[float, float], table: Table | None) -> None:
-    """Write the fields on their coordinates; the one that was seen in the units of its table."""
-    import numpy as np
-
-    from neuralsolver.files import write_whole
-
-    n = samples.observed.resolution
-    x, y = (np.linspace(0.0, length, n) for length in lengths)
+def _fields(samples: Samples, table: Table | None) -> dict[str, Any]:
+    """What is written of samples; the field that was seen in the units of its table."""
     name = samples.observed.equation.input_names[0]
 
     def told(key: str, values: Any, origin: float = 1.0) -> Any:
         if table is None or key != table.field:
-            return values
-        return values / table.unit + origin * table.offset
+            return values.numpy()
+        return values.numpy() / table.unit + origin * table.offset
 
-    fields = {}
+    fields = {
+        name: told(name, samples.inputs[:, 0]),
+        "solution": told("solution", samples.solutions[:, 0]),
+        "relative_residual": samples.relative_residual.numpy(),
+    }
     for key, mean, deviation, (low, high) in zip(
         (name, "solution"),
         samples.mean,
@@ -193,44 +213,14 @@ def _write(samples: Samples, path: Path, lengths: tuple[float, float], table: Ta
         samples.quantiles((0.05, 0.95)),
         strict=True,
     ):
-        fields[f"{key}_mean"] = told(key, mean.numpy())
+        fields[f"{key}_mean"] = told(key, mean)
         if not samples.notes.get("single"):
-            fields[f"{key}_deviation"] = abs(told(key, deviation.numpy(), 0.0))
-            fields[f"{key}_quantile_05"] = told(key, low.numpy())
-            fields[f"{key}_quantile_95"] = told(key, high.numpy())
+            fields[f"{key}_deviation"] = abs(told(key, deviation, 0.0))
+            fields[f"{key}_quantile_05"] = told(key, low)
+            fields[f"{key}_quantile_95"] = told(key, high)
     if samples.probability is not None:
         fields["probability"] = samples.probability.numpy()
-    memory = io.BytesIO()
-    if path.suffix.lower() == ".npz":
-        drawn: dict[str, Any] = {
-            name: told(name, samples.inputs[:, 0].numpy()),
-            "solution": told("solution", samples.solutions[:, 0].numpy()),
-        }
-        residual = samples.relative_residual.numpy()
-        everything: dict[str, Any] = {"x": x, "y": y, **drawn, **fields}
-        np.savez_compressed(memory, relative_residual=residual, **everything)
-    elif path.suffix.lower() == ".csv":
-        places = [part.ravel() for part in np.meshgrid(x, y, indexing="ij")]
-        rows = np.stack([*places, *(field.ravel() for field in fields.values())], 1)
-        header = ",".join(["x", "y", *fields])
-        np.savetxt(memory, rows, "%.9g", ",", header=header, comments="")
-    else:
-        memory.write(_netcdf({"x": x, "y": y}, fields))
-    write_whole(path, memory.getvalue())
-
-
-def _netcdf(axes: dict[str, Any], fields: dict[str, Any]) -> bytes:
-    from scipy.io import netcdf_file
-
-    memory = io.BytesIO()  # closed with the file
-    file = netcdf_file(memory, "w")
-    for name, values in axes.items():
-        file.createDimension(name, len(values))
-        file.createVariable(name, "d", (name,))[:] = values
-    for name, values in fields.items():
-        file.createVariable(name, "d", tuple(axes))[:] = values
-    file.flush()
-    return memory.getvalue()
+    return fields
 
 
 def _errors(samples: Samples, truth: tuple[Tensor, Tensor]) -> dict[str, float]:

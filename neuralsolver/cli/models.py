@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from neuralsolver.cli.in_time import TRANSIENTS
+from neuralsolver.cli.heat_and_waves import TRANSIENTS
 from neuralsolver.cli.options import AsJson, constants_text
 from neuralsolver.limits import Choice
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -30,7 +30,7 @@ Device = Annotated[
     str | None,
     typer.Option(metavar="DEVICE", help="cpu, cuda or cuda:N. [default: cuda if there is one]"),
 ]
-Seed = Annotated[int, typer.Option(help="Another seed, other samples."), SEED]
+Seed = Annotated[int, typer.Option(help="Seed of whatever is random."), SEED]
 DataFolder = Annotated[
     Path | None, typer.Option(help="Folder of the datasets. [default: $ENS_DATA or ./data]")
 ]
@@ -74,14 +74,18 @@ def limits_of(command: Callable[..., Any]) -> dict[str, Limit]:
     return found
 
 
-def parse_settings(settings: list[str] | None, option: str = "--set") -> dict[str, str]:
-    """NAME=VALUE texts as a dictionary."""
+def parse_settings(
+    settings: list[str] | None, option: str = "--set", known: Sequence[str] | None = None
+) -> dict[str, str]:
+    """NAME=VALUE texts as a dictionary; with `known`, of no other names."""
     values: dict[str, str] = {}
     for setting in settings or []:
         name, separator, value = setting.partition("=")
         name, value = name.strip(), value.strip()
         if not (separator and name and value):
             raise InvalidInput(option, "NAME=VALUE", repr(setting))
+        if known is not None and name not in known:
+            raise InvalidInput(option, f"one of {', '.join(known)}", name)
         values[name] = value
     return values
 

@@ -23,8 +23,10 @@ from typing import Any
 import h5py
 import numpy as np
 import numpy.typing as npt
+from scipy.io import netcdf_file
 
 from neuralsolver.errors import InvalidInput
+from neuralsolver.files import write_whole
 from neuralsolver.limits import check_memory
 
 FORMATS = ".npy, .csv, .txt or .mat"
@@ -161,3 +163,30 @@ def _chosen(option: str, path: Path, name: str, listed: dict[str, tuple[int, ...
         return name or fields[0]
     names = ", ".join(fields[:12]) or "no arrays"
     raise InvalidInput(option, f"the name of one array, as {path.name}:NAME", f"{path}: {names}")
+
+
+def write_fields(path: Path, axes: dict[str, Any], fields: dict[str, Any]) -> None:
+    """Write fields on a grid with their coordinates.
+
+    Args:
+        path: A .npz, .csv (a row for every point) or .nc file.
+        axes: Coordinates along each axis of the fields, by name.
+        fields: Arrays by name; of those with other axes only .npz has room.
+    """
+    kind, shape, memory = path.suffix.lower(), tuple(map(len, axes.values())), io.BytesIO()
+    on_grid = {name: values for name, values in fields.items() if values.shape == shape}
+    if kind == ".npz":
+        np.savez_compressed(memory, **axes, **fields)
+    elif kind == ".csv":
+        columns = [*np.meshgrid(*axes.values(), indexing="ij"), *on_grid.values()]
+        rows = np.stack([column.ravel() for column in columns], 1)
+        np.savetxt(memory, rows, "%.9g", ",", header=",".join([*axes, *on_grid]), comments="")
+    else:
+        file = netcdf_file(memory, "w")  # closes `memory` when it is deleted
+        for name, values in axes.items():
+            file.createDimension(name, len(values))
+            file.createVariable(name, "d", (name,))[:] = values
+        for name, values in on_grid.items():
+            file.createVariable(name, "d", tuple(axes))[:] = values
+        file.flush()
+    write_whole(path, memory.getvalue())

@@ -14,7 +14,6 @@ Everything is in units in which the linear solution has a maximum of 1 (`WaveOpe
 from __future__ import annotations
 
 import contextlib
-import io
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -89,12 +88,6 @@ class WaveSolution:
             "largest_amplitude": float(self.amplitude.max()),
             "remarks": list(self.remarks),
         }
-
-    def stored(self) -> bytes:
-        """The complex field as a .npy file."""
-        memory = io.BytesIO()
-        np.save(memory, self.field)
-        return memory.getvalue()
 
     def plot(self, path: str | Path) -> Figure:
         """Draw medium, amplitude, phase and, if it differs, the linear amplitude; write them."""
