@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuralsolver.inversion.problem_of_wells import WellData
-from neuralsolver.reference.truncated import effective_size
+from neuralsolver.samplers.exact import effective_size
 
 Array = npt.NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_factor, cho_solve
 
 from neuralsolver.reference.elliptic import solve_shifted_laplacian
 from neuralsolver.reference.random_fields import COSINE_MODES, _cosine_amplitude
@@ -118,23 +118,6 @@ class GaussianPosterior:
         fields = self.prior.field(drawn.reshape(count, *shape))
         return fields, self.solution(fields)
 
-    def deviation(self) -> tuple[Array, Array]:
-        """The pointwise standard deviations of f and u, each (n, n)."""
-        count, n = len(self.noise), self.resolution
-        shape = self.prior.deviation.shape
-        covered = self.prior.field(self._forms.reshape(count, *shape))
-        parts = []
-        for rows, prior in (
-            (covered, self._prior_variance),
-            (self.solution(covered), self._driven),
-        ):
-            white = solve_triangular(
-                self._factor[0], self._unit[:, None] * rows.reshape(count, -1), lower=True
-            )
-            remaining = prior - np.einsum("ij,ij->j", white, white).reshape(n, n)
-            parts.append(np.sqrt(np.maximum(remaining, 0.0)))
-        return parts[0], parts[1]
-
     def log_likelihood(self, values: Array) -> float:
         """ln p(values) of this prior and noise, up to a constant; blind sensors count nothing."""
         seen = self._unit > 0
@@ -186,33 +169,6 @@ class GaussianPosterior:
         """K⁻¹ values."""
         weighed: Array = (self._unit * cho_solve(self._factor, (self._unit * values.T).T).T).T
         return weighed
-
-    @property
-    def _prior_variance(self) -> Array:
-        values: Array = self.prior.basis**2 @ self.prior.deviation**2 @ (self.prior.basis**2).T
-        return values
-
-    @property
-    def _driven(self) -> Array:
-        return solution_variance(self.resolution, self.amplitude, self.solution)
-
-
-@lru_cache(maxsize=8)
-def _solution_variance(resolution: int, factor: float, shift: float) -> Array:
-    prior = field_prior(resolution)
-    modes = len(prior.deviation)
-    total = np.zeros((resolution, resolution))
-    solve = LinearMap(factor, shift)
-    for p in range(modes):
-        unit = np.zeros((modes, modes, modes))
-        unit[np.arange(modes), p, np.arange(modes)] = 1.0
-        total += (solve(prior.field(unit)) ** 2).sum(0)
-    return total
-
-
-def solution_variance(resolution: int, amplitude: float, solution: LinearMap) -> Array:
-    """Var u before any sensor, (n, n): the sum over all modes, computed once per grid."""
-    return amplitude**2 * _solution_variance(resolution, solution.factor, solution.shift)
 
 
 def on_grid(positions: Array, resolution: int) -> bool:

@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.interpolate import RBFInterpolator
+from scipy.spatial import cKDTree
 from torch import Tensor
 
 from neuralsolver.data.reference_solution import solve_reference
@@ -29,7 +31,6 @@ from neuralsolver.equations.base import Array
 from neuralsolver.equations.darcy import REFERENCE_PERMEABILITY
 from neuralsolver.equations.sensors import Observed, Sensors
 from neuralsolver.errors import InvalidInput
-from neuralsolver.reference.fills import nearest_sensor, thin_plate_spline
 from neuralsolver.samplers.edm import SIGMA_DATA
 
 CONDITION_CHANNELS = 5
@@ -161,7 +162,7 @@ def conditions(
         if len(positions) == 0:
             continue
         fill[i, 0] = centred(equation, filled(equation, positions, values, resolution))
-        distance[i, 0] = nearest_sensor(positions, resolution)[0]
+        distance[i, 0] = cKDTree(positions).query(_points(resolution))[0]
         nearest = np.rint(positions * (resolution - 1)).astype(np.int64)
         mask[i, 0, nearest[:, 0], nearest[:, 1]] = 1.0
     counts = torch.tensor([len(positions) for positions, _ in sensors])
@@ -179,6 +180,24 @@ def conditions(
         scale[:, :, None, None],
         sizes.prior,
     )
+
+
+def thin_plate_spline(positions: Array, values: Array, resolution: int) -> Array:
+    """The thin-plate spline through `values` (N,) at `positions` (N, 2), on n × n points."""
+    if np.linalg.matrix_rank(np.column_stack([np.ones(len(values)), positions])) < 3:
+        raise InvalidInput("sensors of the input", "three that are not on one line", len(values))
+    spline = RBFInterpolator(positions, values, kernel="thin_plate_spline")
+    return np.asarray(spline(_points(resolution).reshape(-1, 2)).reshape(resolution, resolution))
+
+
+def nearest_value(positions: Array, values: Array, resolution: int) -> Array:
+    """The value of the nearest sensor, on n × n points."""
+    return np.asarray(values[cKDTree(positions).query(_points(resolution))[1]])
+
+
+def _points(resolution: int) -> Array:
+    line = np.linspace(0.0, 1.0, resolution)
+    return np.stack(np.meshgrid(line, line, indexing="ij"), -1)
 
 
 def filled(

@@ -37,39 +37,49 @@ def sensors(rng, sees, count=12):
     return positions, of_solution, index + of_solution * N * N
 
 
+def conditional(rows, values, noise):
+    """Mean and deviation of (f, u) given some of their values."""
+    covariance = dense()
+    observed = covariance[np.ix_(rows, rows)] + np.diag(noise**2)
+    gain = np.linalg.solve(observed, covariance[rows]).T
+    variance = np.diag(covariance - gain @ covariance[rows])
+    return gain @ values, np.sqrt(np.maximum(variance, 0))
+
+
 @pytest.mark.parametrize("sees", ["input", "solution", "both"])
 @pytest.mark.parametrize("noise", [0.0, 0.3])
-def test_mean_and_deviation_are_those_of_the_conditional_gaussian(sees, noise):
+def test_the_mean_is_that_of_the_conditional_gaussian(sees, noise):
     rng = np.random.default_rng(1)
     positions, of_solution, rows = sensors(rng, sees, 12 if noise or sees == "input" else 5)
     sizes = np.where(of_solution, 0.01, 1.0)
     posterior = GaussianPosterior(N, 3.0, SOLUTION, positions, of_solution, noise * sizes)
     values = rng.standard_normal(len(rows)) * sizes
-    covariance = dense()
-    observed = covariance[np.ix_(rows, rows)] + np.diag((noise * sizes) ** 2)
-    gain = np.linalg.solve(observed, covariance[rows]).T
-    mean = gain @ values
-    deviation = np.sqrt(np.maximum(np.diag(covariance - gain @ covariance[rows]), 0))
-    for got, want in ((posterior.mean(values), mean), (posterior.deviation(), deviation)):
-        for part, whole in zip(got, np.split(want, 2), strict=True):
-            np.testing.assert_allclose(part.ravel(), whole, atol=2e-4 * np.abs(whole).max())
+    mean, _ = conditional(rows, values, noise * sizes)
+    for part, whole in zip(posterior.mean(values), np.split(mean, 2), strict=True):
+        np.testing.assert_allclose(part.ravel(), whole, atol=2e-4 * np.abs(whole).max())
 
 
-def test_samples_have_the_mean_and_deviation_they_should():
+@pytest.mark.parametrize("sees", ["input", "solution", "both"])
+def test_samples_have_the_mean_and_deviation_they_should(sees):
     rng = np.random.default_rng(2)
-    positions, of_solution, _ = sensors(rng, "both")
-    posterior = GaussianPosterior(N, 3.0, SOLUTION, positions, of_solution, np.full(12, 0.05))
+    positions, of_solution, rows = sensors(rng, sees)
+    noise = np.full(12, 0.05)
+    posterior = GaussianPosterior(N, 3.0, SOLUTION, positions, of_solution, noise)
     values = np.where(of_solution, 0.01, 1.0) * rng.standard_normal(12)
     count = 4000
-    drawn = posterior.samples(values, count, rng)
-    for samples, mean, deviation in zip(
-        drawn, posterior.mean(values), posterior.deviation(), strict=True
+    mean, deviation = conditional(rows, values, noise)
+    for samples, middle, spread in zip(
+        posterior.samples(values, count, rng),
+        np.split(mean, 2),
+        np.split(deviation, 2),
+        strict=True,
     ):
-        inside = deviation > 1e-9 * deviation.max()
-        off = (samples.mean(0) - mean)[inside] / deviation[inside] * np.sqrt(count)
+        drawn = samples.reshape(count, -1)
+        inside = spread > 1e-6 * spread.max()
+        off = (drawn.mean(0) - middle)[inside] / spread[inside] * np.sqrt(count)
         assert np.abs(off).max() < 5
         assert abs(np.square(off).mean() - 1) < 0.9
-        ratio = samples.std(0)[inside] / deviation[inside]
+        ratio = drawn.std(0)[inside] / spread[inside]
         assert np.abs(ratio - 1).max() < 0.06
 
 
@@ -105,7 +115,7 @@ def test_sensors_between_grid_points_are_functions_of_all_modes():
     # far from the sensors little is known, at a grid point next to one almost everything
     positions[0] = np.array([5.0, 6.0]) / (N - 1) + 1e-6
     near = GaussianPosterior(N, 1.0, SOLUTION, positions, np.zeros(6, bool), np.zeros(6))
-    deviation = near.deviation()[0]
+    deviation = near.samples(np.zeros(6), 200, rng)[0].std(0)
     assert deviation[5, 6] < 1e-4
     assert np.median(deviation) > 0.02
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from neuralsolver.reference.truncated import SignedGaussian, effective_size
+from neuralsolver.samplers.exact import SignedGaussian, effective_size
 
 
 def states(covariance, signs, seed, count):
