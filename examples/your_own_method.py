@@ -89,8 +89,6 @@ register(
         key="barzilai-borwein",
         kind="classical",
         label="Barzilai-Borwein",
-        colour="#AA3377",
-        marker="v",
         prepare=lambda setting: BarzilaiBorwein(),
         where=between_walls,
     )
@@ -100,8 +98,6 @@ register(
         key="newton-from-operator",
         kind="classical",
         label="Newton from FNO",
-        colour="#EE99AA",
-        marker="D",
         prepare=newton_from_operator,
         where=between_walls,
         recipes=("fno",),

@@ -4,20 +4,29 @@
 
 A table is a pivot of this frame. Only a number for which every sample has an answer, most of them
 the network's where there is one, has a `value` and takes part in the choice of the best.
+
+The 95 % interval of a mean is that of the bootstrap: the 2.5 % and 97.5 % quantiles of the means of
+`RESAMPLES` samples drawn with replacement, always the same draws. Rows that have kept the spread s
+and not the errors have mean ± t s/√(n − 1), t of Student's distribution. Below `FEWEST` samples
+neither is worth its ink.
+
+An iteration has converged when, with y the mean error and the root of the mean square residual,
+no sample diverged, y has at least halved, and over the last third of the steps y has changed by no
+more than the fraction `REST`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from scipy.stats import t
 
-from paper.convergence import CONVERGED, convergence
 from paper.methods import LEARNED, METHODS
 from paper.results import FAILURES, PLACE, Results, Row, count
-from paper.spread import bootstrap_interval, normal_interval
 
 NOT_RUN = "not run"
 METRICS = {"error": "L₂", "residual": "residual"}
@@ -47,6 +56,54 @@ BUDGETS = (
 
 Cell = tuple[str, float]
 """A text, and the value that is compared or NaN."""
+
+
+Interval = tuple[float, float]
+RESAMPLES, FEWEST = 2000, 8
+REST = 0.05
+CONVERGED = "yes"
+
+
+def bootstrap_interval(errors: Sequence[float | None]) -> Interval | None:
+    """The interval of the mean of some errors; None where they are too few or not all finite."""
+    values = np.array([math.nan if error is None else error for error in errors], dtype=np.float64)
+    count = len(values)
+    if count < FEWEST or not np.isfinite(values).all():
+        return None
+    draws = np.random.default_rng(count).integers(count, size=(RESAMPLES, count))
+    low, high = np.quantile(values[draws].mean(axis=1), (0.025, 0.975))
+    return float(low), float(high)
+
+
+def normal_interval(mean: float, spread: float, count: int) -> Interval | None:
+    """The interval of a mean over `count` errors whose standard deviation is `spread`."""
+    if count < FEWEST or not math.isfinite(mean) or not math.isfinite(spread):
+        return None
+    half = float(t.ppf(0.975, count - 1)) * spread / math.sqrt(count - 1)
+    return mean - half, mean + half
+
+
+def convergence(
+    history: Mapping[str, Sequence[float | None]] | None, diverged: int = 0, samples: int = 0
+) -> str:
+    """ "yes", or "no" and why; `diverged` of the `samples` left the iteration."""
+    if diverged:
+        return f"no, {diverged} of {samples} diverged"
+    error, square = (
+        np.array((history or {}).get(key) or (), float) for key in ("error", "residual")
+    )
+    curves = [error, np.sqrt(square)]
+    if any(len(curve) < 4 for curve in curves):
+        return "no, too few steps"
+    if not all(np.isfinite(curve).all() for curve in curves):
+        return "no, diverged"
+    pairs = [(curve[-1], curve[-1 - math.ceil((len(curve) - 1) / 3)]) for curve in curves]
+    if any(now > (1 + REST) * then for now, then in pairs):
+        return "no, rising"
+    if any(curve[-1] > curve[0] / 2 for curve in curves):
+        return "no, not left its start"
+    falling = any(now < (1 - REST) * then for now, then in pairs)
+    return "no, still falling" if falling else CONVERGED
 
 
 def number(value: float) -> str:
@@ -79,7 +136,7 @@ def measured(row: Row, metric: str, counted: bool = False) -> Cell:
     if metric == "error":
         text += ("†" if row["fresh"] else "") + _half_width(row)
     effort = [f"{row['effort']:.0%}"] if row["effort"] > 0 else []
-    few = [str(row["samples"] // row["seeds"])] if (row["few"] and not counted) or effort else []
+    few = [str(row["samples"])] if (row["few"] and not counted) or effort else []
     if few or effort:
         text += f" [{', '.join([*few, *effort])}]"
     if remark:
@@ -192,11 +249,9 @@ def quoted(printed: pd.DataFrame) -> pd.Series:
 
 
 def sizes(results: Results, experiment: str, regimes: Collection[str]) -> str:
-    """Grid, samples and seeds of our rows, in a sentence."""
+    """Grids and samples of our rows, in a sentence."""
     rows = results.of(experiment, regimes)
     if rows.empty:
         return "None of our rows is there yet. "
-    samples, seeds = sorted((rows["samples"] // rows["seeds"]).unique()), rows["seeds"].max()
-    text = f"Grids here: {results.grids(experiment, regimes)}; "
-    text += f"samples: {', '.join(map(str, samples))}"
-    return text + (f"; up to {seeds} seeds. " if seeds > 1 else ". ")
+    samples = ", ".join(map(str, sorted(rows["samples"].unique())))
+    return f"Grids here: {results.grids(experiment, regimes)}; samples: {samples}. "

@@ -12,7 +12,7 @@ import typer
 
 from neuralsolver.cli.options import DataFolder
 from neuralsolver.errors import InvalidInput
-from neuralsolver.limits import SEED, Int
+from neuralsolver.limits import SEED, Choice, Int
 
 if TYPE_CHECKING:
     from paper.rows import Row
@@ -137,11 +137,14 @@ def report(
     *,
     scale: Annotated[str, typer.Option(help="Which results: a folder under --results.")] = "desk",
     results: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
+    kind: Annotated[
+        str, typer.Option("--format", help="Of the figures: png or pdf."), Choice(("png", "pdf"))
+    ] = "png",
 ) -> None:
     """Write the tables and figures of the rows that `python -m paper evaluate` has left."""
     from paper.write import write_report
 
-    written = write_report(results / scale)
+    written = write_report(results / scale, kind)
     for path in written.files:
         print(path)
     if written.skipped:

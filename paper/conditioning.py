@@ -121,47 +121,47 @@ def _extremes(
 class Gap:
     """A field ũ with a small residual and a large error, per sample, in Euclidean norms.
 
-    `residual` = ‖F(ũ)‖ ≤ ε, of a flow ‖F(ũ) − F(u*)‖, and `error` = ‖ũ − u*‖ = `bound`, which is
-    ε/σ_min for a linear equation and ε/2σ_min for a nonlinear one. `admissible` is the ε below
-    which that is proven.
+    `residual` = ‖F(ũ)‖ ≤ ε, of a flow ‖F(ũ) − F(u*)‖, and `error` = ‖ũ − u*‖, which is ε/σ_min for
+    a linear equation and ε/2σ_min for a nonlinear one. `admissible` is the ε below which that is
+    proven.
     """
 
     field: Tensor
     residual: Tensor
     error: Tensor
-    bound: Tensor
     admissible: Tensor
-    extremes: Extremes
 
 
-def gap_field(
-    problem: Problem, u_star: Tensor, epsilon: float, extremes: Extremes | None = None
-) -> Gap:
+def gap_field(problem: Problem, u_star: Tensor, epsilon: float, extremes: Extremes) -> Gap:
     """Proposition 1 as a construction: the solution u* moved along the weakest direction.
 
     The proposition says "for any ε" and ε/σ_min. Its proof gives that for linear equations; for
     nonlinear ones it gives half of it, and only for ε < 4σ_min²/M. Larger ε are refused here.
     It is a statement on the worst of all fields with that residual, not on the field that a given
     method ends in: for a linear equation ε/σ_min is also the largest error such a field can have,
-    and ε/σ_max the smallest. `extremes` are those of J(u*), where they are known already.
+    and ε/σ_max the smallest.
+
+    Args:
+        problem: Linear, Helmholtz or a flow, whose D²F is known.
+        u_star: (batch, 1, …) its solution.
+        epsilon: The residual that is allowed.
+        extremes: Those of J(u*).
     """
     problem = problem.in_precision(torch.float64)
-    u_star = u_star.detach().double().cpu()
-    if not (problem.equation.linear or isinstance(problem.equation, (Helmholtz, NavierStokes))):
+    u_star, equation = u_star.detach().double().cpu(), problem.equation
+    if not (equation.linear or isinstance(equation, (Helmholtz, NavierStokes))):
         expected = "linear, Helmholtz or a flow, whose D²F is known"
-        raise InvalidInput("equation", expected, problem.equation.name)
-    extremes = extremes or singular_values(problem, u_star)
-    sigma = extremes.smallest
+        raise InvalidInput("equation", expected, equation.name)
     admissible = _admissible(problem, u_star, extremes)
     if not 0 < epsilon < float(admissible.min()):
         raise InvalidInput("epsilon", f"between 0 and {float(admissible.min()):.3g}", epsilon)
-    bound = epsilon / ((1.0 if problem.equation.linear else 2.0) * sigma)
-    field = u_star + bound.view(-1, *[1] * (u_star.dim() - 1)) * extremes.weakest
+    size = epsilon / ((1.0 if equation.linear else 2.0) * extremes.smallest)
+    field = u_star + size.view(-1, *[1] * (u_star.dim() - 1)) * extremes.weakest
     added = problem.residual(field)
-    if problem.equation.has_floor:
+    if equation.has_floor:
         added = added - problem.residual(u_star)
     residual, error = (x.flatten(1).norm(dim=1) for x in (added, field - u_star))
-    return Gap(field, residual, error, bound, admissible, extremes)
+    return Gap(field, residual, error, admissible)
 
 
 def _admissible(problem: Problem, u_star: Tensor, extremes: Extremes) -> Tensor:
@@ -182,3 +182,22 @@ def _admissible(problem: Problem, u_star: Tensor, extremes: Extremes) -> Tensor:
     # |eᵢ| ≤ ‖e‖ on the ball and ‖d²‖ ≤ ‖d‖² for its directions: ‖D²F(u* + e)[d, d]‖ ≤ M(α)‖d‖²
     peak = u_star.flatten(1).abs().amax(1)
     return sigma * ((peak**2 + 4 * sigma / (3 * abs(equation.nonlinearity))).sqrt() - peak)
+
+
+def rounding_experiment(problem: Problem, u_star: Tensor, extremes: Extremes) -> dict[str, float]:
+    """What single precision leaves of one correction of one sample at u* + v (App. A of the paper).
+
+    The residual is J(u*)v, the paper's linearised regime. Newton solves Jp = −Jv, Gauss-Newton the
+    normal equations JᵀJp = −JᵀJv, whose condition is the square: by the paper's estimates about
+    ε χ and ε χ² of the error is left.
+
+    Returns:
+        ‖v + p‖ of both corrections, which would be zero without rounding.
+    """
+    matrix = sparse_jacobian(problem.in_precision(torch.float64), u_star.double())[0].toarray()
+    v = problem.grid.flatten(extremes.weakest[:1])[0].numpy()
+    single, right = matrix.astype(np.float32), (-(matrix @ v)).astype(np.float32)
+    newton = np.linalg.solve(single, right)
+    normal = np.linalg.solve(single.T @ single, single.T @ right)
+    left = {"newton_single": newton, "gauss_newton_single": normal}
+    return {name: float(np.linalg.norm(v + p)) for name, p in left.items()}

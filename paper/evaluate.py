@@ -26,12 +26,11 @@ from neuralsolver.training.checkpoint import CARD, read_card
 from neuralsolver.training.library import SHIPPED, load_sampler
 from neuralsolver.training.presets import Scale
 from neuralsolver.training.run import Report, Training, train
-from paper.budgets import Budget, budget_of_all
 from paper.measure import EvaluationSet, failed, measure
 from paper.methods import LEARNED, Method, Setting, method_named, methods_of
 from paper.metrics import four_digits, residual_mse
 from paper.regimes import Experiment, Regime, instances
-from paper.rows import PUBLISHED_SEED, Row, Tell, combined, ledger
+from paper.rows import PUBLISHED_SEED, Budget, Row, Tell, budget_of_all, combined, ledger
 
 FINE_SHARE = 4
 """On a finer grid, where steps are slow, and in the regimes that are ours, this fraction of the

@@ -44,7 +44,7 @@ from paper.prepare import (
     unrolled,
 )
 from paper.regimes import EXPERIMENTS, Experiment
-from paper.table_recipes import BACKBONES, Backbone, backbone
+from paper.table_recipes import BACKBONES, backbone
 from paper.versions import version_of
 
 __all__ = ["METHODS", "Method", "Setting", "method_named", "methods_of", "register"]
@@ -53,7 +53,7 @@ __all__ = ["METHODS", "Method", "Setting", "method_named", "methods_of", "regist
 
 @dataclass(frozen=True)
 class Method:
-    """One row: its name, its looks, where it is compared, and how it is made ready to solve.
+    """One row: its name, where it is compared, and how it is made ready to solve.
 
     `recipes` are the models it uses, `denoisers` those of its shipped denoisers; other weights of
     theirs, or another `version`, make its rows stale.
@@ -66,9 +66,6 @@ class Method:
     key: str
     kind: str
     label: str
-    colour: str
-    marker: str
-    line: str = "-"
     prepare: Prepare | None = None
     where: Callable[[Experiment], bool] = lambda experiment: not experiment.ablation
     recipes: tuple[str, ...] = ()
@@ -90,9 +87,7 @@ class Method:
 
     def label_in(self, experiment: Experiment) -> str:
         """What it is called there."""
-        return (
-            self.moving_label if moving(experiment.equation) and self.moving_label else self.label
-        )
+        return (self.moving_label if moving(experiment.equation) else "") or self.label
 
     def samples_in(self, experiment: Experiment) -> int | None:
         """How many instances it is given there at most."""
@@ -108,15 +103,6 @@ GUIDED_STEPS = 300
 """Steps of DiffusionPDE, whose authors take 2,000; of PCFM there are the paper's 50."""
 COARSE_GRIDS = (16, 24, 32, 48, 64)
 """Grids of the reference integrator with the longest stable step: the front of the flows."""
-
-# Okabe and Ito's colours and some of Tol's, which differ for every kind of colour vision
-BLACK, GREY, BROWN, SAND = "#000000", "#7F7F7F", "#8C564B", "#C9B35B"
-ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
-BLUE, VERMILION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
-INDIGO, TEAL, OLIVE, WINE, STEEL = "#332288", "#44AA99", "#999933", "#882255", "#6699CC"
-SILVER, RUST, FOREST, VIOLET, STRAW = "#BBBBBB", "#661100", "#117733", "#AA4499", "#DDCC77"
-PALETTE = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, BROWN, INDIGO, TEAL, WINE, OLIVE, SAND,
-           GREY, STEEL, YELLOW, BLACK)  # fmt: skip
 
 
 def _on_flows(experiment: Experiment) -> bool:
@@ -147,34 +133,22 @@ def _ablated(experiment: Experiment) -> bool:
     return experiment.ablation
 
 
-def _ablation(row: Backbone) -> Method:
-    recipe = f"paper-{row.key}"
+def _ablation(key: str, label: str) -> Method:
+    recipe = f"paper-{key}"
     prepare = partial(unrolled, recipe)
-    name, looks = f"ENS, {row.label}", (row.colour, row.marker, row.line)
-    return Method(f"ens-{row.key}", "learned", name, *looks, prepare, _ablated, (recipe,))
+    return Method(f"ens-{key}", "learned", f"ENS, {label}", prepare, _ablated, (recipe,))
 
 
-def _newton(key: str, label: str, colour: str, solver: Solver, *looks: str) -> Iterator[Method]:
+def _newton(key: str, label: str, solver: Solver) -> Iterator[Method]:
     """A minimiser from the zero field, and on nonlinear equations from its other starts."""
     starts = {"": "", "noise": " from noise", "prediction": " from the prediction"}
     starts["noised-prediction"] = ", noised prediction"
-    for (start, words), look in zip(starts.items(), looks, strict=True):
+    for start, words in starts.items():
         name = f"{key}-from-{start}" if start else key
-        prepare = partial(started_from, solver, start)
+        prepare, where = partial(started_from, solver, start), _nonlinear if start else _static
         recipes = ("paper",) if "prediction" in start else ()
-        yield Method(
-            name,
-            "classical",
-            f"{label}{words}",
-            colour,
-            look[0],
-            look[1:],
-            prepare,
-            _nonlinear if start else _static,
-            recipes,
-            PER_INSTANCE,
-            table="newton",
-        )
+        about = (prepare, where, recipes, PER_INSTANCE)
+        yield Method(name, "classical", f"{label}{words}", *about, table="newton")
 
 
 METHODS: dict[str, Method] = {}
@@ -188,94 +162,90 @@ def register(method: Method) -> Method:
 
 # fmt: off
 for _method in (
-    Method("ens", "learned", "ENS (paper's recipe)", BLUE, "o", "-", partial(unrolled, "paper"),
-           _everywhere, ("paper",), moving_label="ENS (paper's recipe), transformer",
-           printed="ENS"),
-    Method("ens-brief", "learned", "ENS (paper's recipe), equal minutes", TEAL, "o", ":",
+    Method("ens", "learned", "ENS (paper's recipe)", partial(unrolled, "paper"), _everywhere,
+           ("paper",), moving_label="ENS (paper's recipe), transformer", printed="ENS"),
+    Method("ens-brief", "learned", "ENS (paper's recipe), equal minutes",
            partial(unrolled, "paper-brief"), _static, ("paper-brief",)),
-    Method("ens-plateau", "learned", "ENS, stopped by its residual", STEEL, "x", ":",
+    Method("ens-plateau", "learned", "ENS, stopped by its residual",
            partial(unrolled, "paper", stop=ResidualPlateau()), _static, ("paper",)),
-    Method("ens-contractive", "learned", "ENS, contractive", VERMILION, "s", "-",
+    Method("ens-contractive", "learned", "ENS, contractive",
            partial(contractive, "contractive", False), recipes=("contractive",),
            moving_label="ENS, contractive, transformer"),
-    Method("ens-accelerated", "learned", "ENS, accelerated", PURPLE, "D", "-.",
+    Method("ens-accelerated", "learned", "ENS, accelerated",
            partial(contractive, "contractive", True), recipes=("contractive",),
            moving_label="ENS, accelerated, transformer"),
-    Method("ens-contractive-cnn", "learned", "ENS, contractive, CNN-FNO-CNN", WINE, "d", "--",
+    Method("ens-contractive-cnn", "learned", "ENS, contractive, CNN-FNO-CNN",
            partial(contractive, "contractive-cnn", False), _on_flows, ("contractive-cnn",)),
-    Method("without-network", "classical", "without network", SILVER, "D", "-.",
-           classical_counterpart, recipes=("contractive",),
-           moving_label="without network (Picard + Anderson)"),
-    Method("without-network-plain", "classical", "without network, plain", RUST, "s", "--",
+    Method("without-network", "classical", "without network", classical_counterpart,
+           recipes=("contractive",), moving_label="without network (Picard + Anderson)"),
+    Method("without-network-plain", "classical", "without network, plain",
            partial(classical_counterpart, accelerate=False), _on_flows, ("contractive",),
            moving_label="without network (Picard)"),
-    Method("ens-newton", "learned", "ENS, then Newton-Krylov", VIOLET, "p", "-", carried_on,
-           _on_flows, ("contractive",)),
-    Method("without-network-newton", "classical", "without network, then Newton-Krylov", FOREST,
-           "p", "--", partial(carried_on, network=False), _on_flows, ("contractive",)),
+    Method("ens-newton", "learned", "ENS, then Newton-Krylov", carried_on, _on_flows,
+           ("contractive",)),
+    Method("without-network-newton", "classical", "without network, then Newton-Krylov",
+           partial(carried_on, network=False), _on_flows, ("contractive",)),
     Method("without-network-newton-long", "classical", "without network, Newton-Krylov to its end",
-           FOREST, "P", ":", partial(carried_on, network=False, tolerance=FLOAT32), _on_flows,
-           ("contractive",), moving_samples=PER_INSTANCE),
-    Method("without-network-lu", "classical", "without network, coarsest LU", FOREST, "D", "--",
+           partial(carried_on, network=False, tolerance=FLOAT32), _on_flows, ("contractive",),
+           moving_samples=PER_INSTANCE),
+    Method("without-network-lu", "classical", "without network, coarsest LU",
            partial(classical_counterpart, coarsest="trained"), _static, ("contractive",)),
-    Method("without-network-multigrid", "classical", "without network, multigrid", RUST, "P",
-           "-.", partial(classical_counterpart, coarsest="few"), _static, ("contractive",)),
-    Method("ens-zero-field", "learned", "ENS without the residual", ORANGE, "v", "--",
+    Method("without-network-multigrid", "classical", "without network, multigrid",
+           partial(classical_counterpart, coarsest="few"), _static, ("contractive",)),
+    Method("ens-zero-field", "learned", "ENS without the residual",
            partial(unrolled, "paper-zero-field"), _ablated, ("paper-zero-field",)),
-    Method("ens-gradient", "learned", "ENS on the gradient", PURPLE, "^", "--",
+    Method("ens-gradient", "learned", "ENS on the gradient",
            partial(unrolled, "paper-gradient"), _ablated, ("paper-gradient",)),
-    Method("ens-residual-loss", "learned", "ENS, residual loss", GREEN, "<", ":",
+    Method("ens-residual-loss", "learned", "ENS, residual loss",
            partial(unrolled, "paper-residual-loss"), _ablated, ("paper-residual-loss",)),
-    *map(_ablation, BACKBONES.values()),
-    Method("fno", "learned", "FNO", GREEN, "^", "--", partial(operator, "fno"), recipes=("fno",),
+    *(_ablation(key, label) for key, label in BACKBONES.items()),
+    Method("fno", "learned", "FNO", partial(operator, "fno"), recipes=("fno",),
            moving_label="FNO-3D", printed="FNO"),
-    Method("fno-h1", "learned", "FNO-3D, H¹ loss", STRAW, "^", ":", partial(operator, "fno-h1"),
-           _on_flows, ("fno-h1",)),
-    Method("pino", "learned", "PINO", ORANGE, "s", "--", partial(operator, "pino"),
-           recipes=("pino",), moving_label="PINO-3D", printed="PINO"),
-    Method("pino-ttop", "optimised", "PINO(TTOP)", BROWN, "X", "-.", partial(optimised, "pino"),
-           recipes=("pino",), samples=PER_NETWORK, moving_samples=PER_SAMPLE,
-           moving_label="PINO-3D(TTOP)", printed="PINO(TTOP)"),
-    Method("poseidon", "learned", "POSEIDON", FOREST, "h", ":", partial(operator, "poseidon"),
+    Method("fno-h1", "learned", "FNO-3D, H¹ loss", partial(operator, "fno-h1"), _on_flows,
+           ("fno-h1",)),
+    Method("pino", "learned", "PINO", partial(operator, "pino"), recipes=("pino",),
+           moving_label="PINO-3D", printed="PINO"),
+    Method("pino-ttop", "optimised", "PINO(TTOP)", partial(optimised, "pino"), recipes=("pino",),
+           samples=PER_NETWORK, moving_samples=PER_SAMPLE, moving_label="PINO-3D(TTOP)",
+           printed="PINO(TTOP)"),
+    Method("poseidon", "learned", "POSEIDON", partial(operator, "poseidon"),
            recipes=("poseidon",), printed="POSEIDON"),
-    Method("operator", "learned", "CNN-FNO-CNN", SKY, "^", "--", partial(operator, "operator"),
-           _matched, ("operator",), moving_label="transformer", table="matched"),
-    Method("operator-pino", "learned", "CNN-FNO-CNN(PINO)", INDIGO, "v", ":",
-           partial(operator, "operator-pino"), _matched, ("operator-pino",),
-           moving_label="transformer(PINO)", table="matched"),
-    Method("operator-ttop", "optimised", "CNN-FNO-CNN(TTOP)", OLIVE, "X", "-.",
-           partial(optimised, "operator-pino"), _matched, ("operator-pino",), PER_SAMPLE,
-           None, "transformer(TTOP)", table="matched"),
-    Method("operator-cnn", "learned", "CNN-FNO-CNN", YELLOW, "s", "--",
-           partial(operator, "operator-cnn"), _on_flows, ("operator-cnn",), table="matched"),
-    Method("diffusion-pde", "generative", "DiffusionPDE", SKY, "p", "--",
+    Method("operator", "learned", "CNN-FNO-CNN", partial(operator, "operator"), _matched,
+           ("operator",), moving_label="transformer", table="matched"),
+    Method("operator-pino", "learned", "CNN-FNO-CNN(PINO)", partial(operator, "operator-pino"),
+           _matched, ("operator-pino",), moving_label="transformer(PINO)", table="matched"),
+    Method("operator-ttop", "optimised", "CNN-FNO-CNN(TTOP)", partial(optimised, "operator-pino"),
+           _matched, ("operator-pino",), PER_SAMPLE, moving_label="transformer(TTOP)",
+           table="matched"),
+    Method("operator-cnn", "learned", "CNN-FNO-CNN", partial(operator, "operator-cnn"), _on_flows,
+           ("operator-cnn",), table="matched"),
+    Method("diffusion-pde", "generative", "DiffusionPDE",
            partial(generated, "diffusion-pde", GUIDED_STEPS), _denoised, samples=PER_SAMPLE,
            printed="DiffusionPDE", denoisers=("palette",)),
-    Method("pcfm", "generative", "PCFM", INDIGO, "h", "-.", partial(generated, "pcfm", 50),
-           _denoised, samples=PER_SAMPLE, printed="PCFM", denoisers=("palette",)),
-    Method("pinn", "optimised", "PINN", GREY, "P", "--", pinn, _nonlinear, samples=PER_SAMPLE),
-    Method("gradient-descent", "classical", "gradient descent", TEAL, ">", ":",
-           lambda setting: GradientDescent(), _static, table="newton"),
-    *_newton("newton", "Newton", WINE, Newton(), "8-.", "P:", "s-", "p--"),
-    *_newton("gauss-newton", "Gauss-Newton", SAND, GaussNewton(), "<:", "P:", "D-", "h--"),
-    *(Method(f"integrator-{n}", "classical", f"classical solver, {n} × {n}", BLACK, f"${n}$", "-",
+    Method("pcfm", "generative", "PCFM", partial(generated, "pcfm", 50), _denoised,
+           samples=PER_SAMPLE, printed="PCFM", denoisers=("palette",)),
+    Method("pinn", "optimised", "PINN", pinn, _nonlinear, samples=PER_SAMPLE),
+    Method("gradient-descent", "classical", "gradient descent", lambda setting: GradientDescent(),
+           _static, table="newton"),
+    *_newton("newton", "Newton", Newton()),
+    *_newton("gauss-newton", "Gauss-Newton", GaussNewton()),
+    *(Method(f"integrator-{n}", "classical", f"classical solver, {n} × {n}",
              partial(integrator, n), _on_flows) for n in COARSE_GRIDS),
-    Method("reference", "classical", "classical solver", BLACK, "*", ":",
-           lambda setting: ReferenceSolver()),
-    Method("still", "bound", "still flow", GREY, "1", ":",
+    Method("reference", "classical", "classical solver", lambda setting: ReferenceSolver()),
+    Method("still", "bound", "still flow",
            lambda setting: Answer(lambda problem: problem.first_guess()), _on_flows),
-    Method("truth", "bound", "ground truth (floor)", GREY, "_", ":", None, _everywhere),
-    Method("zero", "bound", "zero field", GREY, "|", ":",
+    Method("truth", "bound", "ground truth (floor)", None, _everywhere),
+    Method("zero", "bound", "zero field",
            lambda setting: Answer(lambda problem: problem.zeros()), _everywhere),
 ):
     register(_method)
 # fmt: on
 
 
-def register_backbone(row: Backbone, model: str, **sizes: Mapping[str, Any]) -> Method:
+def register_backbone(key: str, label: str, model: str, **sizes: Mapping[str, Any]) -> Method:
     """Make a backbone known: a recipe that trains ENS with it, and the method that compares it."""
-    backbone(row, model, **sizes)
-    return register(_ablation(row))
+    backbone(key, label, model, **sizes)
+    return register(_ablation(key, label))
 
 
 def methods_of(experiment: Experiment) -> list[Method]:

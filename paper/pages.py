@@ -24,11 +24,10 @@ import pandas as pd
 
 from neuralsolver.errors import InvalidInput
 from paper.cells import NOT_RUN, measured, remarks
-from paper.conditioning_tables import flow_conditioning
 from paper.methods import LEARNED, METHODS
 from paper.regimes import Experiment
 from paper.results import Results, Row
-from paper.tables import FLOWS, STATIC, flow_ratios, newton_flows
+from paper.tables import FLOWS, STATIC, flow_conditioning, flow_ratios, newton_flows
 from paper.typeset import Line, Table, markdown, table
 
 VALUE = re.compile(r"(\d[\d.]*(?:e[+-]?\d+)?)<!--=(.+?)-->")

@@ -1,8 +1,7 @@
 """What was measured, read back as one tidy frame; beside it studies, fields, the paper's numbers.
 
 A row is one method on one regime of one experiment: a line of `Results.rows`, which is indexed by
-these three. Seeds are joined by their mean. Whatever is missing is absent, not an error: a results
-folder may be half full.
+these three. Whatever is missing is absent, not an error: a results folder may be half full.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -23,16 +21,15 @@ import pandas as pd
 
 from neuralsolver.errors import FileDamaged, InvalidInput
 from neuralsolver.plotting.pictures import Field
-from paper.budgets import shipped_budgets
 from paper.methods import LEARNED, METHODS, official_steps
 from paper.regimes import EXPERIMENTS
-from paper.rows import PUBLISHED_SEED, read_rows
+from paper.rows import PUBLISHED_SEED, read_rows, shipped_budgets
 
 FAILURES = ("DIVERGED", "OUT_OF_MEMORY", "NOT_APPLICABLE")
 """Endings after which a sample has no answer of the method's own."""
 PLACE = ["experiment", "regime", "method"]
-MEANS = ["error", "error_spread", "residual", "steps", "seconds_batch_1", "seconds_batch_32"]
-NUMBERS = [*MEANS, "effort", "network_answers"]
+NUMBERS = ["error", "error_spread", "residual", "steps", "seconds_batch_1", "seconds_batch_32"]
+NUMBERS += ["effort", "network_answers"]
 COUNTS = ["seed", "resolution", "samples"]
 OBJECTS = ["status", "history", "errors", "training", "weights"]
 Row = Any
@@ -40,57 +37,27 @@ Row = Any
 
 
 def tidy(contents: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows as they are on disk as one frame: the last of a key, one line for all its seeds.
+    """Rows as they are on disk as one frame, one line for each place.
 
+    The published seed counts before others, then most samples, then the last that was measured.
     Older rows do not say everything: a budget is looked up by the weights, the share of the
     official steps (`effort`) follows from the steps made.
     """
     columns = [*PLACE, *COUNTS, *NUMBERS, *OBJECTS]
     found = [[content.get(name) for name in columns] for content in contents]
-    frame = pd.DataFrame(found, columns=columns, dtype=object)
-    frame[NUMBERS] = frame[NUMBERS].astype(float)
-    frame[COUNTS] = frame[COUNTS].fillna(0).astype(int)
-    frame["status"] = [status or {} for status in frame["status"]]
+    rows = pd.DataFrame(found, columns=columns, dtype=object)
+    rows[NUMBERS] = rows[NUMBERS].astype(float)
+    rows[COUNTS] = rows[COUNTS].fillna(0).astype(int)
+    rows["status"] = [status or {} for status in rows["status"]]
     known = shipped_budgets()
-    frame["training"] = [
-        known.get(str(weights), training)
-        for weights, training in zip(frame["weights"], frame["training"], strict=True)
-    ]
-    official = [official_steps(m, e) or math.nan for e, _, m in frame[PLACE].itertuples(False)]
-    frame["effort"] = frame["effort"].fillna(frame["steps"] / pd.Series(official, dtype=float))
-    frame["most"] = frame.groupby(PLACE[:2])["samples"].transform("max")
-    # of one seed the row with most samples counts, of several such the last
-    frame = frame.sort_values("samples", kind="stable").drop_duplicates(
-        [*PLACE, "seed"], keep="last"
-    )
-    groups = frame.sort_index().groupby(PLACE, sort=False)
-    joined = [_join(group) for _, group in groups]
-    rows = pd.DataFrame(joined, columns=[*frame.columns, "seeds"]).set_index(PLACE, drop=False)
+    rows["training"] = [known.get(str(w), t) for w, t in rows[["weights", "training"]].to_numpy()]
+    official = [official_steps(m, e) or math.nan for e, _, m in rows[PLACE].itertuples(False)]
+    rows["effort"] = rows["effort"].fillna(rows["steps"] / pd.Series(official, dtype=float))
+    rows["most"] = rows.groupby(PLACE[:2])["samples"].transform("max")
+    rows["fresh"] = rows["seed"] == PUBLISHED_SEED
+    rows = rows.sort_values(["fresh", "samples"], kind="stable")
+    rows = rows.drop_duplicates(PLACE, keep="last").sort_index().set_index(PLACE, drop=False)
     return rows.assign(**_derived(rows)).rename_axis([None] * 3)
-
-
-def _join(group: pd.DataFrame) -> Row:
-    """One line for several seeds: means of the numbers, sums of the counts, the first history.
-
-    The published seed stands alone where it is there. The spread becomes that of all samples. A
-    seed without a number leaves no mean: it is not passed over in silence.
-    """
-    fresh = group[group["seed"] == PUBLISHED_SEED]
-    group = (fresh if len(fresh) else group).sort_values("seed")
-    row = group.iloc[0].copy()
-    row["seeds"] = len(group)
-    if len(group) == 1:
-        return row
-    row[MEANS] = group[MEANS].mean(skipna=False)
-    squares = group[["error", "error_spread"]].pow(2).mean(skipna=False).sum(skipna=False)
-    row["error_spread"] = math.sqrt(max(0.0, squares - row["error"] ** 2))
-    row["status"] = dict(sum(map(Counter, group["status"]), Counter()))
-    row["errors"] = (
-        [e for errors in group["errors"] for e in errors] if all(group["errors"]) else None
-    )
-    row["samples"] = int(group["samples"].sum())
-    row["network_answers"] = group["network_answers"].sum(skipna=False)
-    return row
 
 
 def _derived(rows: pd.DataFrame) -> dict[str, Any]:
@@ -100,15 +67,13 @@ def _derived(rows: pd.DataFrame) -> dict[str, Any]:
     failed     how many samples have no answer
     answers    how many answers are the network's; NaN where nobody recorded whose they are
     credited   whether a good number is a merit of the network: most answers are its own
-    fresh      measured on the published seed, which nobody had looked at
     """
     answers = pd.Series([_answers(row) for _, row in rows.iterrows()], rows.index, dtype=float)
     return {
-        "few": rows["samples"] // rows["seeds"] < rows["most"],
+        "few": rows["samples"] < rows["most"],
         "failed": [count(row, *FAILURES) for _, row in rows.iterrows()],
         "answers": answers,
         "credited": (answers == rows["samples"]) | (2 * answers > rows["samples"]),
-        "fresh": rows["seed"] == PUBLISHED_SEED,
     }
 
 

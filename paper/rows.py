@@ -11,21 +11,33 @@ process, a full disk, an interruption are true of the moment: they are raised an
 
 A row is added in one write. A writer that was killed leaves at most half a line at the end of the
 file: it is no row yet, and the next writer cuts it off. Anything else that is no row is damage.
+
+A budget is what a trained row was given, read from the card of its model: CPU minutes of one core,
+batches, weights. The models of the first release were trained by the clock on a shared machine, so
+they had less computing than their cards say: what as many batches take on a core of its own was
+measured since, and stands in results/desk/training.json by the start of their weights' SHA-256.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from neuralsolver.errors import FileDamaged
 from neuralsolver.files import exclusive, write_whole
-from neuralsolver.training.card import machine
+from neuralsolver.training.card import machine, read_card
+from neuralsolver.training.checkpoint import WEIGHTS
+from neuralsolver.training.library import SHIPPED, shipped, shipped_denoisers
 
 Row = dict[str, Any]
 NO_WEIGHTS = "none"
@@ -33,6 +45,11 @@ PUBLISHED_SEED, DEVELOPMENT_SEED = 20_412, 20_264
 """Test data of the published tables, on which nothing was trained, tuned or looked at before; and
 those that were looked at many times (Newton's directions were chosen there)."""
 Tell = Callable[[str], None]
+Budget = dict[str, Any]
+"""`minutes`, `batches`, `weights` (how many numbers were learnt) and the `clock` of the minutes:
+CPU minutes of the training, or of as many batches timed `again`."""
+TIMED = Path(__file__).parents[1] / "results" / "desk" / "training.json"
+"""Stages of the models that were trained by the clock, timed again once."""
 
 
 def combined(digests: Sequence[str]) -> str:
@@ -132,3 +149,63 @@ def ledger(file: Path, tell: Tell | None = None) -> Iterator[Ledger]:
     """The rows of a file, which nobody else may write meanwhile; the lock ends with the process."""
     with exclusive(file.with_name(f".{file.name}.lock"), f"evaluation into {file}"):
         yield Ledger(file, tell, read_rows(file))
+
+
+@cache
+def timed_again() -> dict[str, float]:
+    """CPU minutes of the solvers trained by the clock, by the start of their weights' SHA-256."""
+    minutes: Counter[str] = Counter()
+    for stage in json.loads(TIMED.read_text()) if TIMED.is_file() else []:
+        minutes[stage["sha256"]] += stage["minutes"]
+    return {digest: round(total, 1) for digest, total in minutes.items()}
+
+
+def tensor_shapes(file: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor of a safetensors file; none of them is read."""
+    try:
+        with safe_open(file, framework="np") as stored:
+            names = list(stored.keys())
+            return {name: tuple(stored.get_slice(name).get_shape()) for name in names}
+    except (SafetensorError, OSError) as error:
+        raise FileDamaged(str(file), "a whole safetensors file", str(error)[:100]) from None
+
+
+def budget_of(model: Path) -> Budget:
+    """The budget of one model folder."""
+    card = read_card(model)
+    # a denoiser has one training, a solver one or several stages
+    stages = [*card.get("stages", {}).values(), *filter(None, [card.get("training")])]
+    known = str(card["sha256"])[:8]
+    return {
+        "minutes": timed_again().get(known, _total(stage.get("minutes") for stage in stages)),
+        "batches": _total(stage.get("batches") for stage in stages),
+        "weights": sum(math.prod(shape) for shape in tensor_shapes(model / WEIGHTS).values()),
+        "clock": "again" if known in timed_again() else "CPU",
+    }
+
+
+def budget_of_all(models: Iterable[Path]) -> Budget | None:
+    """The budget of the models that one method uses, or None where it uses none."""
+    found = [budget_of(model) for model in models]
+    if not found:
+        return None
+    numbers = {key: _total(one[key] for one in found) for key in ("minutes", "batches", "weights")}
+    return {**numbers, "clock": max((b["clock"] for b in found), key=("CPU", "again").index)}
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    known = list(values)
+    if not known or None in known:
+        return None
+    total = math.fsum(value for value in known if value is not None)
+    return int(total) if total == int(total) else round(total, 2)
+
+
+@cache
+def shipped_budgets() -> dict[str, Budget]:
+    """The budgets of the models of the package by the SHA-256 of their weights.
+
+    Rows that were measured before a row had its budget are looked up here.
+    """
+    folders = [SHIPPED / name for name in (*shipped(), *shipped_denoisers())]
+    return {str(read_card(folder)["sha256"]): budget_of(folder) for folder in folders}

@@ -16,11 +16,20 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from paper.cells import number
-from paper.methods import BLACK, GREY, ORANGE, VERMILION
 from paper.results import published
 from paper.rows import Row, read_rows
 from paper.sensors import EQUATIONS, SWEPT
-from paper.style import Style, curve, furnish, png, shared_legend
+from paper.style import (
+    BLACK,
+    GREY,
+    ORANGE,
+    VERMILION,
+    Style,
+    curve,
+    furnish,
+    png,
+    shared_legend,
+)
 from paper.typeset import Table, table
 
 NAMES = {"helmholtz": "Helmholtz", "darcy": "Darcy", "poisson": "Poisson"}

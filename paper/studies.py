@@ -1,12 +1,15 @@
 """Studies: curves and fields of single instances, which rows do not hold.
 
-noisy-start    residual and error against CPU seconds, every method from the same noisy field
-               (nonlinear Helmholtz, κ = 2, λ = 1)                                  Fig. 3a
-starts         ENS from starts whose residuals span seven orders of magnitude       Fig. 3b
-conditioning   singular values of the Jacobian at a solution, the field of Proposition 1, and the
-               round-off of Newton and Gauss-Newton; flow-conditioning: at trajectories   App. A
-residual-floor what the residual of a true flow is made of                          docs/flows.md
-fields         final fields, their residuals and snapshots, one instance a regime   Figs. 1, 4, 9-12
+noisy-start        residual and error against CPU seconds, every method from the same noisy field
+                   (nonlinear Helmholtz, κ = 2, λ = 1)                              Fig. 3a
+starts             ENS from starts whose residuals span seven orders of magnitude   Fig. 3b
+conditioning       singular values of the Jacobian at a solution, and the round-off of Newton and
+                   Gauss-Newton                                                     App. A
+flow-conditioning  σ_min of a trajectory's Jacobian as the viscosity falls          App. A
+residual-floor     what the residual of a true flow is made of                      docs/flows.md
+fields             final fields, their residuals and snapshots, one instance a regime
+                                                                                    Figs. 1, 4, 9-12
+flow-fields        one trajectory a flow and regime: truth, errors, residuals       Fig. 1
 
 A study is a function of an evaluation; it returns plain values (or arrays) to store.
 """
@@ -15,8 +18,10 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,40 +30,43 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuralsolver.equations import Darcy, Equation, Helmholtz, Poisson, generator
+from neuralsolver.equations import (
+    Darcy,
+    Equation,
+    Helmholtz,
+    NavierStokes,
+    Poisson,
+    Problem,
+    generator,
+)
+from neuralsolver.equations.navier_stokes import time_derivative
+from neuralsolver.fields.jacobian import linearisation
 from neuralsolver.files import write_whole
 from neuralsolver.solvers import FixedSteps, Observation
 from neuralsolver.solvers.loop import Solver
 from neuralsolver.solvers.norms import relative_error
 from neuralsolver.training.card import machine
+from neuralsolver.training.presets import moving
 from paper.baselines.minimisers import noise_start
-from paper.conditioning import gap_field, singular_values
+from paper.conditioning import gap_field, rounding_experiment, singular_values
 from paper.evaluate import Evaluation
-from paper.flow_conditioning import flow_conditioning
-from paper.flow_fields import flow_fields
 from paper.measure import EvaluationSet
 from paper.methods import METHODS, methods_of
 from paper.metrics import four_digits, residual_mse
 from paper.regimes import EXPERIMENTS, Regime
 from paper.residual_floor import residual_floor
-from paper.rounding import rounding_experiment
 from paper.sensor_fields import sensor_fields
 
+Arrays = dict[str, np.ndarray[Any, Any]]
 NOISY_START = (
-    "ens",
-    "ens-contractive",
-    "ens-accelerated",
-    "newton",
-    "gauss-newton",
-    "gradient-descent",
-    "pino-ttop",
-    "pinn",
-)
+    "ens", "ens-contractive", "ens-accelerated", "newton", "gauss-newton", "gradient-descent",
+    "pino-ttop", "pinn",
+)  # fmt: skip
 START_SIZES = tuple(10.0**power for power in range(-3, 5))
 """Relative size of the noise added to the solution; its residual grows by the same factors."""
 STARTED = ("nonlinear-helmholtz", "helmholtz")
-NOISE_KEY = 12
-"""The random key of that noise."""
+NOISE_KEY, RANDOM_KEY = 12, 13
+"""The random keys of that noise, and of directions of trajectories."""
 STEPS = 60
 SNAPSHOTS = (0, 1, 2, 10, 20, 40)
 DRAWN: dict[str, tuple[str, ...]] = {
@@ -85,6 +93,14 @@ CONDITIONED: tuple[Equation, ...] = (
     Darcy(),
     Darcy(low=1.0, high=100.0),
 )
+VISCOSITIES = {"navier-stokes": (1e-3, 1e-4, 1e-5), "kolmogorov": (2e-3, 5e-4, 1e-4)}
+"""Around the one that the models are trained with."""
+SETTLED, RELATIVE = 2e-3, 1e-4
+"""Change of σ_min at which its iteration ends; ε of Proposition 1 over the initial frame's
+residual."""
+FLOW_REGIMES, FLOW_ANSWERS = ("in-distribution", "forcing-shift"), ("operator", "ens-accelerated")
+"""The trajectories that are drawn: of a backbone alone, and inside ENS."""
+FRAMES, POINTS = 21, 64
 
 
 class Curve:
@@ -92,25 +108,20 @@ class Curve:
 
     def __init__(self, drawn: EvaluationSet) -> None:
         self.drawn = drawn
-        self.seconds: list[float] = []
-        self.residual: list[float] = []
-        self.error: list[float] = []
-        self.begin = time.process_time()
-        self.watching = 0.0
+        self.columns: dict[str, list[float]] = {"seconds": [], "residual": [], "error": []}
+        self.begin, self.watching = time.process_time(), 0.0
 
     def __call__(self, seen: Observation) -> None:
-        now = time.process_time()
-        self.seconds.append(now - self.begin - self.watching)
-        u = seen.u.double()
-        self.residual.append(float(residual_mse(self.drawn.true_problem, u)[0]))
-        self.error.append(float(relative_error(u, self.drawn.exact)[0]))
+        now, u = time.process_time(), seen.u.double()
+        self.columns["seconds"].append(now - self.begin - self.watching)
+        self.columns["residual"].append(float(residual_mse(self.drawn.true_problem, u)[0]))
+        self.columns["error"].append(float(relative_error(u, self.drawn.exact)[0]))
         # looking is not solving
         self.watching += time.process_time() - now
 
     def values(self) -> dict[str, list[float | None]]:
         """The curve as lists of plain numbers, None where there is none."""
-        columns = {"seconds": self.seconds, "residual": self.residual, "error": self.error}
-        return {name: [four_digits(x) for x in column] for name, column in columns.items()}
+        return {name: [four_digits(x) for x in column] for name, column in self.columns.items()}
 
 
 def noisy_start(evaluation: Evaluation) -> dict[str, Any]:
@@ -127,19 +138,15 @@ def noisy_start(evaluation: Evaluation) -> dict[str, Any]:
         # one step that is not timed: the first call of a network or a library costs more
         next((seen for seen in solver.iterations(drawn.problem, begin) if seen.step), None)
         curve = Curve(drawn)
-        solution = solver.solve(drawn.problem, begin, curve)
-        status = solution.status[0].name
+        status = solver.solve(drawn.problem, begin, curve).status[0].name
         curves.append({"method": key, **curve.values(), "status": status})
     return {"curves": curves, "warmed_up": True, **_conditions(here)}
 
 
 def _conditions(evaluation: Evaluation) -> dict[str, Any]:
     """What a result has to say about its making."""
-    return {
-        "resolution": evaluation.resolution,
-        "seed": evaluation.seed,
-        "machine": machine(),
-    }
+    about = {"resolution": evaluation.resolution, "seed": evaluation.seed}
+    return {**about, "machine": machine()}
 
 
 def starts(evaluation: Evaluation) -> dict[str, Any]:
@@ -164,41 +171,103 @@ def starts(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def conditioning(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """Extremal singular values, the gap of Proposition 1 and round-off, at a solution of each."""
-    return [_conditioned(equation, evaluation) for equation in CONDITIONED]
+    """Extremal singular values and round-off at a solution of each equation."""
+    rows = []
+    for equation in CONDITIONED:
+        regime = Regime(equation.name, equation)
+        drawn = evaluation.draw(regime)
+        found = singular_values(drawn.problem, drawn.exact)
+        small = evaluation.draw(regime, resolution=min(evaluation.resolution, 32))
+        extremes = singular_values(small.problem, small.exact)
+        rounding = rounding_experiment(small.problem, small.exact, extremes)
+        about = {"equation": equation.name, "constants": equation.constants()}
+        values = {k: getattr(found, k)[0] for k in ("smallest", "largest", "condition")}
+        rows.append({**about, **_conditions(evaluation), **_rounded(values)})
+        rows[-1]["rounding"] = {"resolution": small.problem.resolution, **_rounded(rounding)}
+    return rows
 
 
-EPSILON = 1e-2
-"""Euclidean norm of the residual of the field of Proposition 1."""
-PERTURBATION = 1e-10
+def _rounded(values: Mapping[str, Any]) -> dict[str, float | None]:
+    return {name: four_digits(value) for name, value in values.items()}
 
 
-def _conditioned(equation: Equation, evaluation: Evaluation) -> dict[str, Any]:
-    regime = Regime(equation.name, equation)
-    drawn = evaluation.draw(regime)
-    problem, exact = drawn.problem, drawn.exact
-    found = singular_values(problem, exact)
-    gap = gap_field(problem, exact, EPSILON, found)
-    small = evaluation.draw(regime, resolution=min(evaluation.resolution, 32))
-    rounding = rounding_experiment(small.problem, small.exact, PERTURBATION)
-    return {
-        "equation": equation.name,
-        "constants": equation.constants(),
-        **_conditions(evaluation),
-        **{k: four_digits(getattr(found, k)[0]) for k in ("smallest", "largest", "condition")},
-        "gap": {
-            "epsilon": EPSILON,
-            **{key: four_digits(getattr(gap, key)[0]) for key in ("residual", "error", "bound")},
-        },
-        "rounding": {
-            "resolution": small.problem.resolution,
-            "perturbation": PERTURBATION,
-            **{name: four_digits(left) for name, left in rounding.items()},
-        },
+def flow_conditioning(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """One row per flow, viscosity and grid: σ_min of a trajectory's Jacobian, Proposition 1 there.
+
+    The paper remarks that a flow grows ill-conditioned as ν → 0. For each flow, one fresh initial
+    field is carried forward with several viscosities.
+    """
+    return [
+        conditioned(evaluation.of(EXPERIMENTS[flow]), viscosity, resolution)
+        for flow, viscosity, resolution in cases(evaluation)
+    ]
+
+
+def cases(evaluation: Evaluation) -> Iterator[tuple[str, float, int]]:
+    """All viscosities on the grid of the models, and the trained one on half as many points."""
+    for flow, viscosities in VISCOSITIES.items():
+        for viscosity in viscosities:
+            yield flow, viscosity, evaluation.resolution
+        yield flow, EXPERIMENTS[flow].equation.constants()["viscosity"], evaluation.resolution // 2
+
+
+def conditioned(evaluation: Evaluation, viscosity: float, resolution: int) -> dict[str, Any]:
+    """σ_min, σ_max and the gap of Proposition 1 at one trajectory u*.
+
+    smallest, largest    σ_min and σ_max of J(u*) (`paper/trajectories.py`)
+    still                σ_min of ∂ₜ − νΔ alone, what advection is not to blame for
+    floor                ‖F(u*)‖ over the residual of the initial frame repeated, the unit of all
+    gap                  Proposition 1 with ε = 10⁻⁴ of that unit: ũ = u* + (ε/2σ_min)v adds less
+                         than ε to the residual (`added`, over ε) and has this relative error
+    random               relative error of a field u* + d, d a random smooth direction, that adds
+                         as much to the residual: what an error costs that is not the worst one
+    """
+    begin = time.process_time()
+    trained = evaluation.experiment.equation
+    assert isinstance(trained, NavierStokes)
+    flow = replace(trained, viscosity=viscosity)
+    drawn = evaluation.draw(Regime("viscosity", flow), resolution=resolution)
+    problem, exact = drawn.problem.in_precision(torch.float64), drawn.exact.double()
+    found = singular_values(problem, exact, settled=SETTLED)
+    unit = float(problem.residual(problem.first_guess()).norm())
+    gap = gap_field(problem, exact, RELATIVE * unit, found)
+    added = float(gap.residual[0])
+    values = {
+        "smallest": found.smallest[0],
+        "largest": found.largest[0],
+        "condition": found.condition[0],
+        "settled": found.mismatch[0],
+        "still": still(flow),
+        "floor": float(problem.residual(exact).norm()) / unit,
+        "gap": gap.error[0] / exact.norm(),
+        "added": added / (RELATIVE * unit),
+        "random": _random(problem, exact, added, evaluation.seed),
     }
+    about = {"experiment": evaluation.experiment.name, "viscosity": viscosity}
+    about |= _conditions(evaluation) | {"resolution": resolution, "frames": flow.frames}
+    return {**about, **_rounded(values), "seconds": round(time.process_time() - begin, 1)}
 
 
-def fields(evaluation: Evaluation) -> dict[str, np.ndarray[Any, Any]]:
+def _random(problem: Problem, exact: Tensor, added: float, seed: int) -> float:
+    """The relative error of a random direction that adds so much to the residual.
+
+    The direction is another flow: the trajectory with its frames multiplied by random numbers.
+    """
+    rng = generator(seed, RANDOM_KEY)
+    frames = torch.from_numpy(rng.standard_normal(exact.shape[2]))[:, None, None]
+    direction = problem.impose(exact * frames) - problem.impose(torch.zeros_like(exact))
+    size = added / float(linearisation(problem, exact)(direction).norm())
+    return size * float(direction.norm() / exact.norm())
+
+
+def still(flow: NavierStokes) -> float:
+    """σ_min of ∂ₜ − νΔ on the frames after the first: that of the mean, which does not decay."""
+    unit = torch.eye(flow.frames + 1, dtype=torch.float64)
+    derivative = time_derivative(unit[:, :, None], flow.frame_spacing, flow.time_order)[..., 0]
+    return float(torch.linalg.svdvals(derivative[:, 1:])[-1])
+
+
+def fields(evaluation: Evaluation) -> Arrays:
     """Input, truth, errors and residuals of final fields, and snapshots, one instance a regime.
 
     In single precision an answer that is right to eight digits would be the truth: errors are
@@ -241,6 +310,65 @@ def _snapshots(place: str, solver: Solver, drawn: EvaluationSet) -> Mapping[str,
     return kept
 
 
+def flow_fields(evaluation: Evaluation) -> Arrays:
+    """One fresh trajectory a flow and regime.
+
+    <flow>/<regime>/times             (T,)       times of the stored frames, the given one first
+    <flow>/<regime>/truth             (T, n, n)  vorticity w
+    <flow>/<regime>/<method>/error    (T, n, n)  answer of the method minus w
+    <flow>/<regime>/<method>/residual (T, n, n)  the residual of its answer; of the truth as well
+    """
+    arrays: Arrays = {}
+    for name, experiment in EXPERIMENTS.items():
+        if not moving(experiment.equation):
+            continue
+        here = evaluation.of(experiment)
+        for key in FLOW_REGIMES:
+            regime = experiment.regime(key)
+            drawn = here.draw(regime)
+            answers = {
+                method: here.prepare(METHODS[method], regime).solve(drawn.problem).tensor
+                for method in FLOW_ANSWERS
+            }
+            times: np.ndarray[Any, Any] = regime.equation.frame_times  # type: ignore[attr-defined]
+            residuals = {
+                method: drawn.true_problem.residual(u.to(drawn.true_problem.inputs))
+                for method, u in {"truth": drawn.exact, **answers}.items()
+            }
+            stored = thinned(times, drawn.exact, answers, residuals)
+            arrays |= {f"{name}/{key}/{item}": values for item, values in stored.items()}
+    return arrays
+
+
+def thinned(
+    times: np.ndarray[Any, Any],
+    truth: Tensor,
+    answers: Mapping[str, Tensor],
+    residuals: Mapping[str, Tensor] | None = None,
+) -> Arrays:
+    """The first trajectory of a batch with errors and residuals of its answers, as stored.
+
+    Frames and points are thinned out to `FRAMES` and `POINTS`. Everything but the times is in half
+    precision: three digits of the truth, and three of each error whatever its size.
+
+    Args:
+        times: (T,) of the frames.
+        truth: (B, 1, T, n, n).
+        answers: Those of some methods.
+        residuals: Those of truth and answers, where they are to be stored.
+    """
+    later = math.ceil((len(times) - 1) / (FRAMES - 1)) or 1
+    apart = math.ceil(truth.shape[-1] / POINTS)
+
+    def kept(field: Tensor) -> np.ndarray[Any, Any]:
+        return field[0, 0, ::later, ::apart, ::apart].detach().cpu().numpy().astype(np.float16)
+
+    stored = {"times": np.asarray(times[::later], dtype=np.float32), "truth": kept(truth)}
+    stored |= {f"{name}/error": kept(u.to(truth) - truth) for name, u in answers.items()}
+    stored |= {f"{name}/residual": kept(r) for name, r in (residuals or {}).items()}
+    return stored
+
+
 STUDIES: dict[str, Callable[[Evaluation], Any]] = {
     "noisy-start": noisy_start,
     "starts": starts,
@@ -261,10 +389,10 @@ def study_file(name: str, evaluation: Evaluation) -> Path:
         return file
     found = STUDIES[name](evaluation)
     file.parent.mkdir(parents=True, exist_ok=True)
+    stream = io.BytesIO()
     if kind == "npz":
-        stream = io.BytesIO()
         np.savez_compressed(stream, **found)
-        write_whole(file, stream.getvalue())
     else:
-        write_whole(file, json.dumps(found, indent=1, ensure_ascii=False).encode())
+        stream.write(json.dumps(found, indent=1, ensure_ascii=False).encode())
+    write_whole(file, stream.getvalue())
     return file

@@ -1,19 +1,19 @@
 """How curves, axes and legends look, and how a picture becomes a file.
 
-A method has its colour, marker and line from its row; colour alone carries nothing. Within a figure
-no two look alike: `styles_of` gives another look to whatever would.
+A method has its colour, marker and line from its place in the list of methods; colour alone carries
+nothing. Within a figure no two look alike: `styles_of` gives another look to whatever would.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from paper.methods import METHODS, PALETTE
+from paper.methods import METHODS
 from paper.regimes import EXPERIMENTS
 
 if TYPE_CHECKING:
@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DPI = 110
+BLUE, VERMILION, GREEN, ORANGE, BLACK, GREY = (
+    "#0072B2", "#D55E00", "#009E73", "#E69F00", "#000000", "#7F7F7F",
+)  # fmt: skip
+PALETTE = (
+    BLUE, VERMILION, GREEN, ORANGE, "#CC79A7", "#56B4E9", "#8C564B", "#332288", "#44AA99",
+    "#882255", "#999933", "#C9B35B", GREY, "#6699CC", "#F0E442", BLACK,
+)  # fmt: skip
+"""Okabe and Ito's colours and some of Tol's, which differ for every kind of colour vision."""
+MARKERS = ("o", "s", "^", "D", "v", "X", "P", "<", ">", "*", "x", "+", "1", "2")
+LINES = ("-", "--", "-.", ":")
 
 
 class Style(NamedTuple):
@@ -32,45 +42,38 @@ class Style(NamedTuple):
     line: str = "-"
 
 
-MARKERS = ("o", "s", "^", "D", "v", "X", "P", "<", ">", "*", "x", "+", "1", "2")
-LINES = ("-", "--", "-.", ":")
-ALIKE = {"p": "o", "h": "o", "H": "o", "8": "o", "d": "D"}
-"""Markers that cannot be told from others at the size of a legend."""
-
-
-def style(method: str, experiment: str = "helmholtz") -> Style:
-    """The looks of a method and its name in an experiment."""
+def label_of(method: str, experiment: str = "helmholtz") -> str:
+    """What a method is called in an experiment; a name that is no method's is its own label."""
+    if method not in METHODS:
+        return method
     row = METHODS[method]
-    label = row.label_in(EXPERIMENTS[experiment]) if experiment in EXPERIMENTS else row.label
-    return Style(label, row.colour, row.marker, row.line)
+    return row.label_in(EXPERIMENTS[experiment]) if experiment in EXPERIMENTS else row.label
 
 
 def styles_of(names: Iterable[str], experiment: str = "helmholtz") -> dict[str, Style]:
-    """The styles of all that one figure draws: no two of them share a colour or a marker.
+    """The styles of all that one figure draws, no two alike.
 
-    The first to come keeps what its row says. One that comes later and would look like it, or has
-    no row, gets what is still free; when all colours or all markers are in use, they are given out
-    again, and still no two have both.
+    A method takes the colour and the marker of its place in the list, or the next that are used
+    least in this figure.
+
+    Args:
+        names: Methods, or other names, in the order in which they are drawn.
+        experiment: The one whose labels are wanted.
     """
-    found: dict[str, Style] = {}
+    order, found = list(METHODS), dict[str, Style]()
     for name in dict.fromkeys(names):
-        line = LINES[len(found) % len(LINES)]
-        wanted = Style(name.replace("_", " "), "", "", line)
-        if name in METHODS:
-            wanted = style(name, experiment)
-        taken = [(look.colour, ALIKE.get(look.marker, look.marker)) for look in found.values()]
-        colours = _in_order(wanted.colour, PALETTE, {colour for colour, _ in taken})
-        markers = _in_order(wanted.marker, MARKERS, {marker for _, marker in taken})
-        pairs = (p for p in product(colours, markers) if (p[0], ALIKE.get(p[1], p[1])) not in taken)
-        colour, marker = next(pairs)
-        found[name] = wanted._replace(colour=colour, marker=marker)
+        place = order.index(name) if name in METHODS else len(found)
+        colours, markers = (
+            many[place % len(many) :] + many[: place % len(many)] for many in (PALETTE, MARKERS)
+        )
+        taken = [(look.colour, look.marker) for look in found.values()]
+        used = [choice for pair in taken for choice in pair]
+        colour, marker = min(
+            product(colours, markers),
+            key=lambda pair: (pair in taken, used.count(pair[0]), used.count(pair[1])),
+        )
+        found[name] = Style(label_of(name, experiment), colour, marker, LINES[place % len(LINES)])
     return found
-
-
-def _in_order(wanted: str, others: Sequence[str], taken: set[str]) -> list[str]:
-    """First what is wanted, then the others, those that are in use after all that are free."""
-    every = dict.fromkeys([wanted, *others] if wanted else others)
-    return sorted(every, key=lambda choice: ALIKE.get(choice, choice) in taken)
 
 
 def canvas(
@@ -88,20 +91,14 @@ def curve(axis: Axes, xs: list[float], ys: list[float], look: Style, **options: 
     """One curve of a method, with about ten markers however many points it has."""
     if not xs:
         return
-    axis.plot(
-        xs,
-        ys,
-        color=look.colour,
-        linestyle=look.line,
-        marker=look.marker,
-        markersize=4.5,
-        markeredgecolor="white",
-        markeredgewidth=0.4,
-        markevery=max(1, len(xs) // 10),
-        linewidth=1.5,
-        label=look.label,
-        **options,
-    )
+    looks: dict[str, Any] = {
+        "color": look.colour,
+        "linestyle": look.line,
+        "marker": look.marker,
+        "markersize": 4.5,
+    }
+    looks |= {"markeredgecolor": "white", "markeredgewidth": 0.4, "linewidth": 1.5}
+    axis.plot(xs, ys, markevery=max(1, len(xs) // 10), label=look.label, **looks, **options)
 
 
 def furnish(axis: Axes, title: str = "", x: str = "", y: str = "") -> None:
@@ -120,15 +117,9 @@ def shared_legend(figure: Figure, columns: int = 4) -> None:
         handles, labels = axis.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
     widest = 0.75 + 0.058 * max(map(len, entries), default=1)
-    figure.legend(
-        entries.values(),
-        entries.keys(),
-        loc="outside lower center",
-        ncols=max(1, min(columns, len(entries), int(figure.get_figwidth() / widest))),
-        fontsize=8,
-        frameon=False,
-        handlelength=3.2,
-    )
+    room = max(1, min(columns, len(entries), int(figure.get_figwidth() / widest)))
+    looks: dict[str, Any] = {"fontsize": 8, "frameon": False, "handlelength": 3.2}
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=room, **looks)
 
 
 def png(figure: Figure) -> bytes:
@@ -145,4 +136,11 @@ def png(figure: Figure) -> bytes:
     memory = io.BytesIO()
     picture = Image.fromarray(pixels[..., :3]).quantize(256, dither=Image.Dither.NONE)
     picture.save(memory, format="png")
+    return memory.getvalue()
+
+
+def pdf(figure: Figure) -> bytes:
+    """The same as vectors, without the date."""
+    memory = io.BytesIO()
+    figure.savefig(memory, format="pdf", metadata={"CreationDate": None})
     return memory.getvalue()

@@ -19,7 +19,6 @@ Their error signals and their loss:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -139,46 +138,31 @@ PRESETS += [
 # fmt: on
 
 
-@dataclass(frozen=True)
-class Backbone:
-    """A network tried inside the paper's ENS, its name there and how it is drawn."""
-
-    key: str
-    label: str
-    colour: str
-    marker: str
-    line: str
+BACKBONES: dict[str, str] = {}
+"""The networks tried inside the paper's ENS, and their names there."""
 
 
-BACKBONES: dict[str, Backbone] = {}
-
-
-def backbone(row: Backbone, model: str, **sizes: Mapping[str, Any]) -> None:
+def backbone(key: str, label: str, model: str, **sizes: Mapping[str, Any]) -> None:
     """Add a backbone: recipe paper-<key>, with arguments for each scale, and method ens-<key>."""
-    BACKBONES[row.key] = row
+    BACKBONES[key] = label
     for scale, arguments in sizes.items():
-        network(f"ens-{row.key}", scale, model, **arguments)
-    name = f"ens-{row.key}"
-    PRESETS.append(Preset(f"paper-{row.key}", static, name, name, "unroll", warm=0.75))
+        network(f"ens-{key}", scale, model, **arguments)
+    PRESETS.append(Preset(f"paper-{key}", static, f"ens-{key}", f"ens-{key}", "unroll", warm=0.75))
 
 
-for _backbone, _lifting, _projection in (
-    (Backbone("fno", "FNO", "#E69F00", "p", "--"), "pointwise", "pointwise"),
-    (Backbone("cnn-fno", "CNN-FNO", "#009E73", "h", "-."), "cnn", "pointwise"),
-    (Backbone("fno-cnn", "FNO-CNN", "#56B4E9", "H", ":"), "pointwise", "cnn"),
+for _label, _lifting, _projection in (
+    ("FNO", "pointwise", "pointwise"),
+    ("CNN-FNO", "cnn", "pointwise"),
+    ("FNO-CNN", "pointwise", "cnn"),
 ):
     _ends = {"lifting": _lifting, "projection": _projection}
     backbone(
-        _backbone,
+        _label.lower(),
+        _label,
         "fno",
         paper={"width": 64, "layers": 4, "max_wavenumber": [10, 10], **_ends},
         desk={"width": 24, "layers": 4, "max_wavenumber": [8, 8], **_ends},
         tiny={"width": 8, "layers": 2, "max_wavenumber": [4, 4], **_ends},
     )
-backbone(
-    Backbone("unet", "U-net", "#000000", "d", "--"),
-    "unet",
-    paper={"width": 64},
-    desk={"width": 16},
-    tiny={"width": 8, "multipliers": [1, 2]},
-)
+_multipliers = {"width": 8, "multipliers": [1, 2]}
+backbone("unet", "U-net", "unet", paper={"width": 64}, desk={"width": 16}, tiny=_multipliers)

@@ -1,8 +1,13 @@
-"""The other tables: ratios, extrapolation, ablations, starts, and what things cost."""
+"""The tables: those of the paper with our numbers beside the printed ones, and ours.
+
+A line named "here" is ours, a line named "paper" repeats what the paper prints, with the paper's
+own marks. Ours are marked among the learned methods that gave an answer for every sample. Classical
+solvers and floors stand below a rule and take no part. A table is a pivot of the frame of rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping, Sequence
 from math import isfinite, nan
 from typing import Any
 
@@ -16,7 +21,9 @@ from paper.cells import (
     MARKS,
     METRICS,
     NOT_RUN,
+    REST,
     Cell,
+    cells,
     marked,
     measured,
     number,
@@ -24,10 +31,7 @@ from paper.cells import (
     remarks,
     sizes,
 )
-from paper.comparison import HEADINGS, MATCHED, forward, matched, pivot, printed
-from paper.conditioning_tables import flow_conditioning
-from paper.convergence import REST
-from paper.methods import METHODS
+from paper.methods import LEARNED, METHODS, methods_of
 from paper.regimes import EXPERIMENTS, Experiment
 from paper.results import Results, Row, published, regime_label
 from paper.table_recipes import BACKBONES
@@ -35,6 +39,119 @@ from paper.typeset import Line, Table, table
 
 STATIC = tuple(e for e in EXPERIMENTS.values() if e.printed and not moving(e.equation))
 FLOWS = tuple(e for e in EXPERIMENTS.values() if moving(e.equation))
+FLOOR = (
+    "The truth of a flow has a residual too, the floor below the rule: under it, less is no better."
+)
+HEADINGS = {**BUDGET, **METRICS, "seconds_batch_1": "seconds", "steps": "k"}
+HEADINGS |= {"converged": "converged"}
+
+
+def pivot(
+    rows: pd.DataFrame, methods: Collection[str], columns: Sequence[tuple[str, str]]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Texts and values of one experiment: a line a method, a column (regime, metric)."""
+    found = cells(rows, list(dict.fromkeys(metric for _, metric in columns))).droplevel(0)
+    heads = pd.MultiIndex.from_tuples(columns)
+    text, value = (
+        found[kind].unstack(["regime", "metric"]).reindex(list(methods), columns=heads)
+        for kind in ("text", "value")
+    )
+    missing = {column: "" if column[1] in BUDGET else NOT_RUN for column in columns}
+    return text.astype(object).fillna(missing), value.astype(float)
+
+
+def printed(label: str, columns: Sequence[tuple[str, str]]) -> pd.DataFrame:
+    """What a table of the paper prints: a line a row of it, a column (heading, metric)."""
+    wide = quoted(published().loc[label]).unstack(["column", "metric"])
+    names = [(heading, metric.split("_batch")[0]) for heading, metric in columns]
+    return wide.reindex(columns=pd.MultiIndex.from_tuples(names)).astype(object).fillna("")
+
+
+def run_flows(results: Results) -> list[Experiment]:
+    """The flows of which there are rows."""
+    return [e for e in FLOWS if e.name in results.experiments]
+
+
+def beside(
+    results: Results,
+    e: Experiment,
+    name: str,
+    caption: str,
+    *,
+    label: str,
+    blocks: Sequence[Mapping[str, str]],
+    floors: Sequence[str],
+    timed: bool = False,
+) -> Table | None:
+    """Ours above what the paper prints for it, then its others; a flow once it has been run.
+
+    Args:
+        results: The rows.
+        e: The experiment.
+        name: Of the table.
+        caption: What it is; sizes and marks are added.
+        label: What the paper calls the table.
+        blocks: Our methods with the names that the paper prints for them.
+        floors: Methods that are not compared.
+        timed: Whether it begins with seconds.
+    """
+    if e in FLOWS and e not in run_flows(results):
+        return None
+    regimes = {r.key: r.printed for r in e.regimes if r.printed}
+    trained = [*BUDGET, *(["seconds_batch_1"] if timed else [])]
+    columns = [("in-distribution", metric) for metric in trained]
+    columns += [(key, metric) for key in regimes for metric in METRICS]
+    methods = [*(method for block in blocks for method in block), *floors]
+    text, value = pivot(results.of(e.name, regimes), methods, columns)
+    theirs = printed(label, [(regimes[key], metric) for key, metric in columns])
+    filled: list[list[Line]] = []
+    for block in blocks:
+        shown = marked(text.loc[list(block)], value.loc[list(block)])
+        filled.append([])
+        for method, row in block.items():
+            filled[-1].append(((METHODS[method].label_in(e), "here"), shown.loc[method]))
+            filled[-1] += [(("", "paper"), theirs.loc[row])] if row else []
+    known = {row for block in blocks for row in block.values()}
+    others = [row for row in published().loc[label].index.unique("row") if row not in known]
+    filled.append([((row, "paper"), theirs.loc[row]) for row in others])
+    filled.append([((METHODS[m].label_in(e), "here"), text.loc[m]) for m in floors])
+    words = f"{caption} {FLOOR}" if e in FLOWS else caption
+    words = f"{words} {sizes(results, e.name, regimes)}{MARKS} {BUDGETS}"
+    heads = [("" if m in trained else regimes[key], HEADINGS[m]) for key, m in columns]
+    return table(name, words, "method, source", heads, filled)
+
+
+def forward(results: Results, e: Experiment) -> Table | None:
+    """Every method that belongs into a table of forward predictions."""
+    compared = [method for method in methods_of(e) if method.table == "forward"]
+    names = {method.key: method.printed for method in compared if method.kind in LEARNED}
+    floors = [method.key for method in compared if method.kind not in LEARNED]
+    caption = f"{e.label}: forward prediction (the paper's tab:{e.printed})."
+    timed = e in FLOWS or e.name == "helmholtz"
+    about: dict[str, Any] = {"label": e.printed, "blocks": [names], "floors": floors}
+    return beside(results, e, f"forward-{e.name}", caption, **about, timed=timed)
+
+
+MATCHED = {"helmholtz": "HZ_AB", "navier-stokes": "NS_AB", "kolmogorov": "KF_AB"}
+"""The paper's tables of matched backbones."""
+
+
+def matched(results: Results, e: Experiment) -> Table | None:
+    """One architecture alone, with a residual loss, fitted to each instance, and inside ENS."""
+    label, flow = MATCHED[e.name], e in FLOWS
+    network = "VideoPDE" if flow else "CNN-FNO-CNN"
+    plain = {"operator": network, "operator-pino": f"{network}(PINO)"}
+    plain["operator-ttop"] = f"{network}(TTOP)"
+    blocks = [{"ens": "ENS", **plain}]
+    name, floors = "matched-backbone", ["truth"]
+    caption = f"{e.label}, every method with the same backbone (the paper's tab:{label})."
+    if flow:
+        caption = f"{e.label}, methods with the same backbone (the paper's tab:{label}): first the "
+        caption += "transformer, then CNN-FNO-CNN, marked each by itself."
+        first = {"ens": "ENS", "ens-contractive": "", "ens-accelerated": "", **plain}
+        blocks = [first, {"ens-contractive-cnn": "", "operator-cnn": ""}]
+        name, floors = f"matched-backbone-{e.name}", ["truth", "still"]
+    return beside(results, e, name, caption, label=label, blocks=blocks, floors=floors)
 
 
 def ratio(above: Row | None, below: Row | None) -> Cell:
@@ -77,12 +194,8 @@ def ratios(results: Results) -> Table:
 
 
 TARGETS = {
-    ("navier-stokes", "in-distribution"): 8.0,
-    ("navier-stokes", "viscosity-shift"): 3.0,
-    ("navier-stokes", "forcing-shift"): 12.0,
-    ("kolmogorov", "in-distribution"): 4.0,
-    ("kolmogorov", "viscosity-shift"): 4.0,
-    ("kolmogorov", "forcing-shift"): 6.0,
+    "navier-stokes": {"in-distribution": 8.0, "viscosity-shift": 3.0, "forcing-shift": 12.0},
+    "kolmogorov": {"in-distribution": 4.0, "viscosity-shift": 4.0, "forcing-shift": 6.0},
 }
 """The gain that a regime has to reach, ours and chosen beforehand. A gain compares one architecture
 with itself, so it is the corrections that it measures."""
@@ -99,9 +212,6 @@ PAIRS = {
 
 def flow_ratios(results: Results) -> Table | None:
     """Gain of every regime and growth on the finer grid, of both backbones and both recipes."""
-    present = [e for e in FLOWS if e.name in results.experiments]
-    if not present:
-        return None
     caption = (
         "Error of the backbone alone over error of ENS on the same backbone, both relative L₂: "
         "above 1 ENS is better. Last in each block, the error of ENS on twice the points over its "
@@ -110,28 +220,26 @@ def flow_ratios(results: Results) -> Table | None:
         "is met."
     )
     blocks: list[list[Line]] = []
-    for e in present:
+    for e in run_flows(results):
         blocks.append([])
         for r in e.regimes:
-            wanted = TARGETS.get((e.name, r.key), nan)
-            found = [
-                ratio(*(results.get(e.name, r.key, method) for method in pair))
-                for pair in PAIRS.values()
-            ]
+            wanted = TARGETS[e.name].get(r.key, nan)
+            pairs = [[results.get(e.name, r.key, m) for m in pair] for pair in PAIRS.values()]
+            found = [ratio(*pair) for pair in pairs]
             texts = [f"**{text}**" if value >= wanted else text for text, value in found]
             theirs = printed_ratio(MATCHED[e.name], ("VideoPDE", r.printed), ("ENS", r.printed))
-            target = f"≥ {wanted:g}" if (e.name, r.key) in TARGETS else ""
+            target = f"≥ {wanted:g}" if isfinite(wanted) else ""
             blocks[-1].append(((e.label, r.label), [theirs, target, *texts]))
-        fine, trained = (e.regime(key) for key in ("super-resolution", "in-distribution"))
-        found = [
-            ratio(*(results.get(e.name, r.key, inside) for r in (fine, trained)))
-            for _, inside in PAIRS.values()
-        ]
+        ends = [e.regime(key) for key in ("super-resolution", "in-distribution")]
+        pairs = [[results.get(e.name, r.key, m) for r in ends] for _, m in PAIRS.values()]
+        found = [ratio(*pair) for pair in pairs]
         texts = [f"**{text}**" if value <= GROWTH else text for text, value in found]
-        theirs = printed_ratio(MATCHED[e.name], ("ENS", fine.printed), ("ENS", trained.printed))
+        fine, trained = (("ENS", r.printed) for r in ends)
+        theirs = printed_ratio(MATCHED[e.name], fine, trained)
         labels = (e.label, "super-resolution over in-distribution")
         blocks[-1].append((labels, [theirs, f"≤ {GROWTH:g}", *texts]))
-    return table("flow-ratios", caption, "flow, regime", ["paper", "target", *PAIRS], blocks)
+    columns = [("", "paper"), ("", "target"), *PAIRS]
+    return table("flow-ratios", caption, "flow, regime", columns, blocks) if blocks else None
 
 
 EXTRAPOLATION = {
@@ -154,22 +262,20 @@ def extrapolation(results: Results) -> Table:
         blocks.append([])
         for heading in published().loc["extrap"].loc[name].index.unique("column"):
             regime = "shift" if heading == shift else heading.lower().replace(" ", "-")
-            rows = results.of(experiment, [regime])
-            text, value = pivot(rows, methods, [(regime, "error")])
+            text, value = pivot(results.of(experiment, [regime]), methods, [(regime, "error")])
             ends = [results.grids(experiment, [key]) for key in ("in-distribution", regime)]
             first, last = (grids.split(" ")[0] for grids in ends)
             grids = f"{first} → {last}" if first and last else NOT_RUN
-            cells = marked(text, value).iloc[:, 0]
-            blocks[-1].append(((name, heading), [*theirs.loc[(name, heading)], grids, *cells]))
-    labels = [METHODS[method].label for method in methods]
+            ours = marked(text, value).iloc[:, 0]
+            blocks[-1].append(((name, heading), [*theirs.loc[(name, heading)], grids, *ours]))
     caption = f"Regimes of extrapolation (the paper's tab:extrap), and our L₂ errors there. {MARKS}"
-    columns = ["training", "evaluation", "grid here", *labels]
+    columns = ["training", "evaluation", "grid here", *(METHODS[m].label for m in methods)]
     return table("extrapolation", caption, "equation, regime", columns, blocks)
 
 
 def backbone_labels() -> dict[str, str]:
     """ENS with each backbone of the ablation, as the paper names them."""
-    return {"ens": "CNN-FNO-CNN"} | {f"ens-{b.key}": b.label for b in BACKBONES.values()}
+    return {"ens": "CNN-FNO-CNN"} | {f"ens-{key}": label for key, label in BACKBONES.items()}
 
 
 def backbones(results: Results) -> Table:
@@ -237,45 +343,31 @@ def newton(results: Results) -> Table:
     return table("newton", caption, "equation, regime, method, start", columns, blocks)
 
 
-CARRIED_ON = ("ens-newton", "without-network-newton", "without-network-newton-long")
-
-
 def newton_flows(results: Results) -> Table | None:
     """What the network saves Newton's method on flows, at its time and not at its steps."""
-    present = [e for e in FLOWS if e.name in results.experiments]
-    if not present:
-        return None
     caption = (
         "Flows carried on by Newton-Krylov: three steps after ENS, three without any network, and "
         "without it until a step gains nothing. Compare errors at equal seconds, not at equal "
         "steps. Network: answers that are not the safeguard's."
     )
-    metrics = ("network", "median", "error", "seconds_batch_1")
-    blocks = [
-        [
-            (
-                (e.label, r.label, METHODS[key].label),
-                [FOUND[metric](row, metric)[0] for metric in metrics],
-            )
-            for r in e.regimes
-            for key in CARRIED_ON
-            if (row := results.get(e.name, r.key, key)) is not None
-        ]
-        for e in present
-    ]
-    columns = ["network", "median L₂", "mean L₂", "seconds"]
-    return table("newton-flows", caption, "flow, regime, method", columns, blocks)
+    metrics = {"network": "network", "median": "median L₂", "error": "mean L₂"}
+    metrics["seconds_batch_1"] = "seconds"
+    blocks: list[list[Line]] = []
+    for e in run_flows(results):
+        blocks.append([])
+        for r in e.regimes:
+            for key in ("ens-newton", "without-network-newton", "without-network-newton-long"):
+                row = results.get(e.name, r.key, key)
+                if row is not None:
+                    texts = [FOUND[metric](row, metric)[0] for metric in metrics]
+                    blocks[-1].append(((e.label, r.label, METHODS[key].label), texts))
+    names = "flow, regime, method"
+    return table("newton-flows", caption, names, metrics.values(), blocks) if blocks else None
 
 
 BEYOND = (
-    "kappa-4.2",
-    "kappa-4.4",
-    "kappa-4.5",
-    "kappa-6",
-    "contrast",
-    "noisy-input",
-    "wrong-constant",
-)
+    "kappa-4.2", "kappa-4.4", "kappa-4.5", "kappa-6", "contrast", "noisy-input", "wrong-constant",
+)  # fmt: skip
 CONTESTANTS = ("fno", "pino-ttop", "ens", "ens-contractive", "ens-accelerated")
 
 
@@ -305,7 +397,7 @@ def beyond(results: Results) -> Table:
     return table("beyond", caption, "equation, regime, metric", columns, blocks)
 
 
-def seconds(results: Results, name: str, experiments: Iterable[Experiment]) -> Table | None:
+def seconds(results: Results, name: str, experiments: Collection[Experiment]) -> Table | None:
     """Seconds per sample, one sample at a time and 32 at once."""
     present = [e for e in experiments if e.name in results.experiments]
     if not present:
@@ -315,23 +407,18 @@ def seconds(results: Results, name: str, experiments: Iterable[Experiment]) -> T
         "below the rule. They were measured one after another on a shared machine: a ratio below "
         "about 2.5 is noise."
     )
-    regime, metrics = "in-distribution", ("seconds_batch_1", "seconds_batch_32")
-    places = [(regime, metric) for metric in metrics]
+    regime, sizes = "in-distribution", (1, 32)
+    places = [(regime, f"seconds_batch_{size}") for size in sizes]
     shown = [m for m in METHODS.values() if m.kind != "bound"]
-    parts = [
-        pivot(results.of(e.name, [regime]), [m.key for m in shown], places)[0] for e in present
-    ]
+    keys = [m.key for m in shown]
+    parts = [pivot(results.of(e.name, [regime]), keys, places)[0] for e in present]
     text = pd.concat(parts, axis=1)
     text = text[(text != NOT_RUN).any(axis=1)]
-    blocks = [
-        [
-            ((m.label_in(present[0]),), text.loc[m.key])
-            for m in shown
-            if m.key in text.index and (m.kind == "classical") == below
-        ]
-        for below in (False, True)
-    ]
-    columns = [(e.label, f"batch {size}") for e in present for size in (1, 32)]
+    blocks: list[list[Line]] = [[], []]
+    for m in shown:
+        if m.key in text.index:
+            blocks[m.kind == "classical"].append(((m.label_in(present[0]),), text.loc[m.key]))
+    columns = [(e.label, f"batch {size}") for e in present for size in sizes]
     return table(name, caption, "method", columns, blocks)
 
 
@@ -355,9 +442,9 @@ def data_generation(results: Results) -> Table:
         "paper's flows on a GPU."
     )
     theirs = printed("datagen", [("all", "seconds")]).iloc[:, 0]
+    solvers, datasets = (results.study(study) or [] for study in ("reference", "datasets"))
     block = []
     for name, (start, equation) in GENERATION.items():
-        solvers, datasets = (results.study(study) or [] for study in ("reference", "datasets"))
         solver: dict[str, Any] = next((r for r in solvers if r["equation"].startswith(start)), {})
         same = (r for r in datasets if (r["equation"], r["resolution"]) == (equation, 128))
         whole: dict[str, Any] = next(same, {})
@@ -366,8 +453,30 @@ def data_generation(results: Results) -> Table:
         texts = [theirs[name], *(number(t) if t else NOT_RUN for t in times), memory]
         block.append(((name, str(solver.get("method", ""))), texts))
     columns = ["paper", "textbook solver here", "our solver here", "whole generation here"]
-    columns.append("memory, MB")
-    return table("data-generation", caption, "equation, our solver", columns, [block])
+    names = "equation, our solver"
+    return table("data-generation", caption, names, [*columns, "memory, MB"], [block])
+
+
+def flow_conditioning(results: Results) -> Table | None:
+    """σ_min of the Jacobian of a trajectory as the viscosity falls, and Proposition 1 there."""
+    study = results.study("flow-conditioning") or []
+    caption = (
+        "The Jacobian of a trajectory as the viscosity falls (the paper's remark in App. A): one "
+        "trajectory each, seed in the rows. σ min is found by iteration, from above; alone is that "
+        "of the time derivative and diffusion without advection. Residuals are relative to that of "
+        "the still flow, and the floor is that of the truth. Gap: the relative error of the field "
+        "of Proposition 1 whose residual differs from the floor by less than 1e-4. Random: that of "
+        "a random direction that adds as much."
+    )
+    heads = {"smallest": "σ min", "still": "alone", "largest": "σ max"}
+    heads |= {"condition": "σ max / σ min", "floor": "floor", "gap": "gap", "random": "random"}
+    blocks: dict[str, list[Line]] = {e.label: [] for e in FLOWS}
+    for row in study:
+        label, n = EXPERIMENTS[row["experiment"]].label, row["resolution"]
+        labels = (label, f"{row['viscosity']:.0e}", f"{n} × {n}")
+        blocks[label].append((labels, [f"{row[key]:.3g}" for key in heads]))
+    name, names = "flow-conditioning", "flow, viscosity, grid"
+    return table(name, caption, names, heads.values(), blocks.values()) if study else None
 
 
 def tables(results: Results) -> list[Table]:

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from neuralsolver.files import write_whole
 from neuralsolver.plotting.animation import animate
-from paper import conditioning_tables as conditioning
-from paper import cost, curves, panels
+from paper import figures, panels
 from paper.pages import renew
 from paper.regimes import EXPERIMENTS
 from paper.results import Results
 from paper.sensor_figures import write_sensor_fields
 from paper.sensor_tables import write_sensors
-from paper.style import png
+from paper.style import pdf, png
 from paper.tables import tables
 from paper.typeset import markdown
 
@@ -28,34 +28,28 @@ Maker = Callable[[Results], Figure | None]
 """A figure of the results, or None where they lack its data."""
 
 
-def figures(results: Results) -> dict[str, Maker]:
-    """Every figure that exists in principle, by the name of its file without .png."""
+def makers(results: Results) -> dict[str, Maker]:
+    """Every figure that exists in principle, by the name of its file without its ending."""
     found: dict[str, Maker] = {
-        "noisy-start": curves.noisy_start,
-        "starts": curves.starts,
-        "refinement": curves.refinement,
-        "gradient-conditioning": curves.gradient_conditioning,
-        "backbones": curves.backbones,
-        "darcy-time-to-accuracy": cost.time_to_accuracy,
-        "conditioning": conditioning.conditioning,
-        "flow-conditioning": conditioning.as_viscosity_falls,
+        "noisy-start": figures.noisy_start,
+        "starts": figures.starts,
+        "refinement": figures.refinement,
+        "gradient-conditioning": figures.gradient_conditioning,
+        "backbones": figures.backbones,
+        "darcy-time-to-accuracy": figures.time_to_accuracy,
+        "conditioning": figures.conditioning,
+        "flow-conditioning": figures.as_viscosity_falls,
     }
     for name, experiment in EXPERIMENTS.items():
-        found[f"evolution-{name}"] = partial(curves.evolution, experiment=name)
+        found[f"evolution-{name}"] = partial(figures.evolution, experiment=name)
         if not experiment.ablation:
-            found[f"accuracy-{name}"] = partial(cost.accuracy, experiment=name)
-    for name, regime in panels.places(results):
-        found[f"qualitative-{name}-{regime}"] = partial(
-            panels.qualitative, experiment=name, regime=regime
-        )
-    for name, regime, method in panels.followed(results):
-        found[f"snapshots-{name}-{regime}-{method}"] = partial(
-            panels.snapshots, experiment=name, regime=regime, method=method
-        )
-        for quantity in ("error", "residual"):
-            found[f"iterations-{name}-{quantity}"] = partial(
-                panels.iterations, experiment=name, quantity=quantity
-            )
+            found[f"accuracy-{name}"] = partial(figures.accuracy, experiment=name)
+    for place in panels.places(results):
+        about: dict[str, Any] = dict(zip(("experiment", "regime"), place, strict=True))
+        found[f"qualitative-{'-'.join(place)}"] = partial(panels.qualitative, **about)
+    for followed in panels.followed(results):
+        about = dict(zip(("experiment", "regime", "method"), followed, strict=True))
+        found[f"snapshots-{'-'.join(followed)}"] = partial(panels.snapshots, **about)
     return found
 
 
@@ -91,17 +85,25 @@ def write_tables(folder: Path, results: Results, written: Written) -> None:
         written.files += renew(DOCS, results)
 
 
-def write_report(folder: Path) -> Written:
-    """Tables and figures of results/<scale>, into its subfolders tables and figures."""
+FORMATS: dict[str, Callable[[Figure], bytes]] = {"png": png, "pdf": pdf}
+
+
+def write_report(folder: Path, kind: str = "png") -> Written:
+    """Tables and figures of results/<scale>, into its subfolders tables and figures.
+
+    Args:
+        folder: The results of one scale.
+        kind: Of the figures of rows and studies: png or pdf.
+    """
     results, written = Results.read(folder), Written()
     (folder / "figures").mkdir(exist_ok=True)
     write_tables(folder, results, written)
-    for name, make in sorted(figures(results).items()):
+    for name, make in sorted(makers(results).items()):
         figure = make(results)
         if figure is None:
             written.skipped.append(name)
         else:
-            written.put(folder / "figures" / f"{name}.png", png(figure))
+            written.put(folder / "figures" / f"{name}.{kind}", FORMATS[kind](figure))
     for name, (fields, times) in panels.animations(results).items():
         written.files.append(animate(folder / "figures" / f"{name}.gif", fields, times))
     write_sensor_fields(folder, written.put)

@@ -21,7 +21,7 @@ from torch import nn
 from neuralsolver.errors import FileDamaged, InvalidInput
 from paper.baselines.poseidon import Poseidon
 from paper.baselines.scot import ScOT
-from paper.budgets import tensor_shapes
+from paper.rows import tensor_shapes
 
 IMAGE_SIZE, WINDOW = 128, 16
 CHANNELS = {

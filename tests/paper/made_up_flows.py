@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from paper.flow_fields import thinned
+from paper.studies import thinned
 
 FLOWS = {"navier-stokes": 2.0, "kolmogorov": 40.0}
 """How much larger than for Navier-Stokes as trained everything is, at least in the residual."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from neuralsolver.training import load, shipped
 from neuralsolver.training.library import SHIPPED
-from paper.budgets import (
+from paper.rows import (
     budget_of,
     budget_of_all,
     shipped_budgets,

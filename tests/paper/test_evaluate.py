@@ -18,7 +18,7 @@ from neuralsolver.training.presets import SCALES
 from neuralsolver.training.recipes import make_solver
 from paper import table_recipes
 from paper.cells import measured
-from paper.cost import accuracy
+from paper.figures import accuracy
 from paper.measure import EvaluationSet, failed, measure
 from paper.methods import (
     METHODS,
@@ -31,7 +31,8 @@ from paper.metrics import residual_mse
 from paper.regimes import EXPERIMENTS, Regime, instances
 from paper.results import Results
 from paper.rows import read_rows
-from paper.table_recipes import BACKBONES, Backbone
+from paper.style import styles_of
+from paper.table_recipes import BACKBONES
 from paper.tables import tables
 from paper.typeset import markdown
 from tests.paper.made_up import lines_of
@@ -107,9 +108,8 @@ def test_no_method_sees_the_truth(tmp_path, monkeypatch, name):
 def test_a_new_method_is_one_row(tmp_path, monkeypatch):
     """It is evaluated, stands in the tables and is drawn, and no other list is touched."""
     monkeypatch.setitem(METHODS, "halved", None)  # undone in the end
-    looks = ("#123456", "o")
     halved = Answer(lambda problem: 0.5 * ReferenceSolver().solve(problem).tensor)
-    register(Method("halved", "learned", "half the solution", *looks, prepare=lambda _: halved))
+    register(Method("halved", "learned", "half the solution", lambda _: halved))
     here = evaluation(tmp_path, "poisson")
     rows = here.run(["halved", "reference", "zero"])
     assert rows[0]["error"] == pytest.approx(0.5, rel=1e-3)
@@ -134,7 +134,7 @@ def test_a_new_backbone_is_one_row(tmp_path, monkeypatch):
             monkeypatch.setitem(registry, key, None)
             monkeypatch.delitem(registry, key)
     sizes = {scale: {"width": 4, "multipliers": [1]} for scale in SCALES}
-    register_backbone(Backbone("flat", "flat U-net", "#654321", "o", "-"), "unet", **sizes)
+    register_backbone("flat", "flat U-net", "unet", **sizes)
     here = evaluation(tmp_path, "ablations")
     assert "paper-flat" in trainings.recipes_for(Helmholtz())
     rows = here.run(["ens-flat", "ens"], ["in-distribution"])
@@ -148,12 +148,9 @@ def test_a_new_backbone_is_one_row(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_no_two_methods_of_an_experiment_look_alike(name):
     methods = methods_of(EXPERIMENTS[name])
-    looks = [(method.colour, method.marker) for method in methods]
-    labels = [method.label_in(EXPERIMENTS[name]) for method in methods]
-    assert len(set(looks)) == len(set(labels)) == len(methods)
-    if not EXPERIMENTS[name].ablation:
-        colours = [m.colour for m in methods if m.kind in ("learned", "optimised")]
-        assert len(set(colours)) == len(colours)
+    looks = styles_of((method.key for method in methods), name).values()
+    assert len({(look.colour, look.marker) for look in looks}) == len(methods)
+    assert len({look.label for look in looks}) == len(methods)
 
 
 def test_another_seed_means_other_instances(tmp_path):

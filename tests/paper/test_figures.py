@@ -8,8 +8,8 @@ from matplotlib.colors import to_hex
 
 from paper.methods import METHODS
 from paper.results import Results
-from paper.style import PALETTE, png, style, styles_of
-from paper.write import figures as makers
+from paper.style import PALETTE, png, styles_of
+from paper.write import makers
 from tests.paper.made_up import fill, row
 from tests.paper.small import run
 
@@ -19,24 +19,12 @@ def folder(tmp_path_factory):
     return fill(tmp_path_factory.mktemp("results"), size=16)
 
 
-def test_unknown_methods_get_spare_styles():
-    styles = styles_of(["ens", "multigrid", "sparse LU"])
-    assert styles["ens"] == style("ens")
+def test_a_method_keeps_its_look_and_other_names_get_what_is_free():
+    styles = styles_of(["ens", "multigrid", "sparse LU", "ens-contractive"])
+    assert styles["ens"] == styles_of(["ens"])["ens"]
     assert styles["sparse LU"].label == "sparse LU"
-    assert styles["sparse LU"].marker != styles["multigrid"].marker
-
-
-def test_a_method_that_looks_like_another_gets_another_look():
-    twin = replace(METHODS["ens"], key="a-twin", label="without the network")
-    METHODS["a-twin"] = twin
-    try:
-        styles = styles_of(["ens", "a-twin", "ens-contractive"])
-    finally:
-        del METHODS["a-twin"]
-    assert styles["ens"] == style("ens")
-    assert styles["a-twin"].label == "without the network"
-    assert len({look.colour for look in styles.values()}) == 3
-    assert len({look.marker for look in styles.values()}) == 3
+    assert len({look.colour for look in styles.values()}) == 4
+    assert len({look.marker for look in styles.values()}) == 4
 
 
 def test_all_methods_at_once_are_told_apart():
@@ -60,7 +48,7 @@ def test_no_figure_uses_a_look_twice(folder):
     results = Results.read(folder)
     several = 0
     for name, make in makers(results).items():
-        if not name.startswith(("qualitative", "snapshots", "iterations")):
+        if not name.startswith(("qualitative", "snapshots")):
             looks = looks_of(make(results))
             every = [look for one in looks.values() for look in one]
             assert len(every) == len(set(every)), name
@@ -85,11 +73,10 @@ def test_the_bytes_depend_on_the_results_only(folder):
 def test_everything_is_drawn_from_full_results(folder):
     results = Results.read(folder)
     figures = {name: make(results) for name, make in makers(results).items()}
-    missing = {name for name, figure in figures.items() if figure is None}
-    assert missing == {f"iterations-{name}-{q}" for name in () for q in ("error", "residual")}
+    assert None not in figures.values()
     assert len(figures) >= 24
     for figure in figures.values():
-        assert figure is None or figure.get_suptitle()
+        assert figure.get_suptitle()
 
 
 def test_a_single_row_is_enough(tmp_path, capsys):

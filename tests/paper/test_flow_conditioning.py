@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from neuralsolver.training.presets import SCALES
-from paper import flow_conditioning as study
+from paper import studies as study
 from paper.evaluate import Evaluation
 from paper.regimes import EXPERIMENTS
 

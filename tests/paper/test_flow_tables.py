@@ -11,16 +11,15 @@ from PIL import Image
 
 from neuralsolver.equations import NavierStokes, Problem
 from neuralsolver.plotting.animation import animate
-from paper import flow_fields
-from paper.comparison import forward, matched
-from paper.cost import accuracy
-from paper.curves import evolution
+from paper import studies as flow_fields
+from paper.figures import accuracy, evolution
 from paper.methods import methods_of
 from paper.panels import animations
 from paper.regimes import EXPERIMENTS, Regime
 from paper.results import Results
-from paper.tables import flow_ratios, tables
-from paper.write import figures, write_report
+from paper.tables import flow_ratios, forward, matched, tables
+from paper.write import makers as figures
+from paper.write import write_report
 from tests.paper.made_up import lines_of
 from tests.paper.made_up_flows import FLOOR, FLOWS, HARDNESS, METHODS, fill_flows, flow_row
 

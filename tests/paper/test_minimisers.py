@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import numpy as np
 import pytest
 import torch
 
 from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import EQUATIONS, Darcy, Helmholtz, NavierStokes, Problem
 from neuralsolver.errors import InvalidInput
-from neuralsolver.fields.jacobian import sparse_jacobian
 from neuralsolver.solvers import Status
 from neuralsolver.solvers.newton import Newton
 from paper.baselines.minimisers import (
@@ -24,7 +22,6 @@ from paper.baselines.minimisers import (
 LINEAR = ("poisson", "helmholtz", "darcy")
 SOLVERS = (
     GradientDescent(steps=5),
-    GradientDescent(step_size=None, steps=5),
     Newton(),
     GaussNewton(),
 )
@@ -75,7 +72,7 @@ def test_normal_equations_square_the_condition():
     """Gauss-Newton takes the steps of Newton with fewer correct digits."""
     problem = Problem.random(Darcy(), 24, count=1, seed=3)
     exact = answer(problem)
-    errors = [float(relative_error(solver.solve(problem).tensor, exact)) for solver in SOLVERS[2:]]
+    errors = [float(relative_error(solver.solve(problem).tensor, exact)) for solver in SOLVERS[1:]]
     assert errors[1] > 2 * errors[0]
 
 
@@ -102,11 +99,14 @@ def test_a_singular_jacobian_is_divergence_of_its_sample(solver):
 
 
 @pytest.mark.parametrize("name", ["nonlinear-helmholtz", *LINEAR])
-def test_descent_with_its_own_step_size_never_rises(name):
+def test_descent_never_rises(name):
     problem = Problem.random(EQUATIONS[name], 16, count=2, seed=1)
     starts = [None, noise_start(problem, 0)]
+    eta = (
+        5e-9 if name == "darcy" else 1e-6
+    )  # below 2/L, where L grows with the permeability squared
     for start in starts:
-        solution = GradientDescent(step_size=None, steps=25).solve(problem, start)
+        solution = GradientDescent(step_size=eta, steps=25).solve(problem, start)
         assert solution.status == (Status.STEP_LIMIT,) * 2
         assert (solution.residual_norms[1:] < solution.residual_norms[:-1]).all()
 
@@ -123,18 +123,6 @@ def test_a_step_goes_down_the_gradient_of_the_mean_square_residual():
     assert torch.allclose(seen[1].u, expected, rtol=1e-12, atol=0)
 
 
-def test_own_step_size_is_the_inverse_curvature():
-    """η = 1/L: the first step is −(2/N) Jᵀr / L with the largest singular value from numpy."""
-    problem = Problem.random(Darcy(), 16, count=1)
-    first = GradientDescent(step_size=None, steps=1).solve(problem).tensor
-    reference = GradientDescent(step_size=1e-9, steps=1).solve(problem).tensor
-    size = float(first.norm() / reference.norm()) * 1e-9
-    (jacobian,) = sparse_jacobian(problem, problem.zeros())
-    largest = np.linalg.norm(jacobian.toarray(), 2)
-    assert size == pytest.approx(16**2 / (2 * largest**2), rel=0.1)
-    assert torch.equal(first, problem.impose(first))
-
-
 def test_a_step_beyond_the_bound_is_divergence():
     problem = nonlinear(2)
     solution = GradientDescent(step_size=1e-3, steps=50).solve(problem)
@@ -144,7 +132,7 @@ def test_a_step_beyond_the_bound_is_divergence():
 
 def test_descent_works_on_a_flow_and_keeps_its_first_frame():
     problem = Problem.random(NavierStokes(frames=3), 16, count=2)
-    solution = GradientDescent(step_size=None, steps=10).solve(problem)
+    solution = GradientDescent(steps=10).solve(problem)
     assert (solution.residual_norms[1:] < solution.residual_norms[:-1]).all()
     assert torch.equal(solution.tensor[:, :, 0], problem.inputs)
     with pytest.raises(InvalidInput, match="between walls"):
@@ -164,20 +152,6 @@ def test_solving_together_is_solving_alone(solver):
         assert torch.equal(alone.tensor[0], together.tensor[i])
         assert alone.status[0] is together.status[i]
         assert alone.steps[0] == together.steps[i]
-
-
-def test_descent_remembers_for_each_sample_that_remains():
-    """Rough errors of different size leave one after another, each as if it were alone."""
-    problem = nonlinear()
-    size = torch.tensor([0.01, 0.1, 0.03], dtype=torch.float64)[:, None, None, None]
-    start = answer(problem) + size * noise_start(problem, 0)
-    solver = GradientDescent(step_size=None, steps=40, tolerance=1.0)
-    together = solver.solve(problem, start)
-    assert len(set(together.steps.tolist())) == 3
-    assert int(together.steps.min()) > 1
-    for i in range(problem.batch):
-        alone = solver.solve(problem.select([i]), start[i : i + 1])
-        assert torch.equal(alone.tensor[0], together.tensor[i])
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)

@@ -1,4 +1,4 @@
-"""Reading rows back: the last one counts, half a line at the end does not, seeds are joined."""
+"""Reading rows back: the last one counts, half a line at the end does not."""
 
 import json
 import math
@@ -48,22 +48,10 @@ def test_half_a_line_elsewhere_is_damage(tmp_path):
         read(tmp_path, [text[:50], text])
 
 
-def test_seeds_are_joined(tmp_path):
-    rows = [
-        row(*PLACE, seed=s, error=e, error_spread=0.0, status={"PLATEAU": 9, "DIVERGED": s})
-        for s, e in enumerate((1.0, 3.0))
-    ]
-    written(tmp_path, [json.dumps(r) for r in rows])
-    one = Results.read(tmp_path).get(*PLACE)
-    assert (one.error, one.error_spread, one.seeds, one.samples) == (2.0, 1.0, 2, 200)
-    assert one.status == {"PLATEAU": 18, "DIVERGED": 1}
-
-
-def test_the_errors_of_seeds_are_one_sample(tmp_path):
-    many = [[1.0, 2.0] * 4, [3.0, 4.0] * 4]
-    rows = [row(*PLACE, seed=s, error=sum(e) / 8, errors=e) for s, e in enumerate(many)]
-    one = read(tmp_path, [json.dumps(r) for r in rows])
-    assert one.errors == [*many[0], *many[1]]
+def test_the_published_seed_counts_before_more_samples(tmp_path):
+    rows = [row(*PLACE, seed=20412, error=1.0, samples=50), row(*PLACE, seed=7, error=2.0)]
+    found = read(tmp_path, [json.dumps(r) for r in rows])
+    assert (found.error, found.fresh) == (1.0, True)
 
 
 def test_what_older_rows_did_not_say_is_looked_up(tmp_path):
@@ -78,11 +66,6 @@ def test_what_older_rows_did_not_say_is_looked_up(tmp_path):
     place = ("helmholtz", "shift", "pino-ttop")
     written(tmp_path, [json.dumps(row(*place, steps=100.0))])
     assert Results.read(tmp_path).get(*place).effort == 0.2
-
-
-def test_a_seed_without_a_number_leaves_no_mean(tmp_path):
-    rows = [json.dumps(row(*PLACE, seed=s, error=e)) for s, e in ((0, 1.0), (1, None))]
-    assert math.isnan(read(tmp_path, rows).error)
 
 
 def test_a_series_has_only_numbers_to_draw(tmp_path):

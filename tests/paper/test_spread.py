@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from paper.convergence import convergence
-from paper.spread import FEWEST, bootstrap_interval, normal_interval
+from paper.cells import FEWEST, bootstrap_interval, convergence, normal_interval
 
 
 def covered(draw, mean, count, interval, trials=400):

@@ -7,11 +7,18 @@ import pandas as pd
 import pytest
 
 from paper.cells import BUDGET, budget, marked, measured
-from paper.comparison import forward, matched
-from paper.conditioning_tables import flow_conditioning
 from paper.regimes import EXPERIMENTS
 from paper.results import Results, tidy
-from paper.tables import backbones, data_generation, newton, ratios, tables
+from paper.tables import (
+    backbones,
+    data_generation,
+    flow_conditioning,
+    forward,
+    matched,
+    newton,
+    ratios,
+    tables,
+)
 from paper.typeset import latex, markdown
 from tests.paper.made_up import fill, lines_of
 
