@@ -16,8 +16,8 @@ from neuralsolver.training.library import SHIPPED
 from neuralsolver.training.presets import NETWORKS, SCALES, recipes_for
 from neuralsolver.training.recipes import make_solver, make_stages
 from neuralsolver.training.run import Training, train
-from paper.rows import timed_again
 from paper.regimes import EXPERIMENTS
+from paper.rows import timed_again
 
 TINY = replace(SCALES["tiny"], samples=16)
 
