@@ -30,7 +30,6 @@ import typer
 from torch import Tensor, nn
 
 from neuralsolver import models
-from neuralsolver.cli.options import Threads
 from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import Equation, equation_named, generator
 from neuralsolver.equations.base import Array
@@ -44,11 +43,11 @@ from neuralsolver.samplers.palette import PALETTE_CHANNELS, Denoiser
 from neuralsolver.training import Card, Plan, fit, load_model, save_model
 from neuralsolver.training.api import reporting
 from neuralsolver.training.checkpoint import CARD, read_card
-from neuralsolver.training.library import SHIPPED, copy_model, locate_denoiser, ship
+from neuralsolver.training.library import SHIPPED, copy_model, locate_denoiser
 from neuralsolver.training.objectives import OBJECTIVES
 
 RESOLUTION = 64
-DESK = {"width": 32, "multipliers": [1, 2, 2, 2], "blocks": 1, "patch": 2}
+SMALL = {"width": 32, "multipliers": [1, 2, 2, 2], "blocks": 1, "patch": 2}
 NOISE_MEAN, NOISE_DEVIATION = 0.4, 1.8
 FEWEST, MOST = 50, 1000
 MEASURED_COUNTS = (50, 100, 200, 500, 1000)
@@ -185,7 +184,6 @@ def train_denoiser(
     *,
     minutes: float | None = None,
     start: Path | None = None,
-    learning_rate: float | None = None,
     report: Report | None = None,
 ) -> Path:
     """The model folder of a denoiser, trained if it is not there: from the weights in the folder
@@ -214,7 +212,7 @@ def train_denoiser(
         objective="denoising",
         budget_minutes=recipe.minutes if minutes is None else minutes,
         batch_size=16,
-        learning_rate=recipe.learning_rate if learning_rate is None else learning_rate,
+        learning_rate=recipe.learning_rate,
         ema=0.995,
         seed=2 if name.endswith("diffusion-ens") else 1,
     )
@@ -236,9 +234,9 @@ def train_denoiser(
     return folder
 
 
-def network(channels: int, **size: Any) -> nn.Module:
-    """The denoising network at desk size, or at the size given."""
-    return models.build("song-unet", in_channels=channels, out_channels=2, **{**DESK, **size})
+def network(channels: int) -> nn.Module:
+    """The denoising network."""
+    return models.build("song-unet", in_channels=channels, out_channels=2, **SMALL)
 
 
 def _base(name: str, runs: Path, fresh: bool, report: Report | None) -> Path:
@@ -286,10 +284,8 @@ def widen(network: Any, wider: Any) -> None:
     weight[:, :old] = state[name][:, :old]
     weight[:, new:] = state[name][:, old:]
     state[name] = weight
-    for part in ("weight", "bias"):
-        state[f"projection.convolution.{part}"] = torch.zeros_like(
-            state[f"projection.convolution.{part}"]
-        )
+    for last in ("projection.convolution.weight", "projection.convolution.bias"):
+        state[last] = torch.zeros_like(state[last])
     wider.load_state_dict(state)
 
 
@@ -301,29 +297,14 @@ def denoiser(
         typer.Option(help="Minutes of a busy core, instead of the recipe's."),
         Float(above=0.0, most=1e6),
     ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Instead of the recipe's."), Float(above=0.0, most=100.0)
-    ] = None,
     start: Annotated[
         str | None, typer.Option(help="Go on from a shipped denoiser or a folder.")
     ] = None,
     runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
-    threads: Threads = 1,
-    shipped: Annotated[
-        bool, typer.Option("--ship", help="Put the model among those of the package.")
-    ] = False,
 ) -> None:
     """Train a denoiser; the same command continues an interrupted run and finds a finished one."""
-    if threads:
-        torch.set_num_threads(threads)
+    torch.set_num_threads(1)
     begin = None if start is None else locate_denoiser(start)
     with Progress(name) as progress:
-        model = train_denoiser(
-            name,
-            runs,
-            minutes=minutes,
-            start=begin,
-            learning_rate=learning_rate,
-            report=reporting(progress),
-        )
-    print(ship(model, name)[0] if shipped else model)
+        report = reporting(progress)
+        print(train_denoiser(name, runs, minutes=minutes, start=begin, report=report))

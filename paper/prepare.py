@@ -18,8 +18,8 @@ from neuralsolver.solvers.network_free import FEW_POINTS, without_network
 from neuralsolver.solvers.stopping import StoppingRule
 from neuralsolver.solvers.wrappers import Configured
 from neuralsolver.training.presets import moving
-from paper.baselines.forward_sampler import ForwardSampler
 from paper.baselines.minimisers import noise_start, noised
+from paper.baselines.named_samplers import ForwardSampler
 from paper.physics_informed import PINN, TestTimeOptimisation
 from paper.regimes import Regime
 from paper.step_size import search_step_size, with_step_size

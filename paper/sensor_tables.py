@@ -39,8 +39,6 @@ METHODS = {
     "diffusion-ens+gn": "DiffENS+GN",
     "diffusion-ens+ens": "DiffENS+ENS",
     "diffusion-pde": "DiffusionPDE",
-    "diffusion-pde, 1000 steps": "DiffusionPDE, 1000 steps",
-    "diffusion-pde-official": "DiffusionPDE, its own residual",
     "pcfm": "PCFM",
     "palette": "Palette",
     "correction": "correction by mismatch",
@@ -55,8 +53,6 @@ LOOKS = {
     "palette": Style("Palette, one sample", ORANGE, "^", "-."),
     "diffusion-ens": Style("Diffusion ENS, one sample", VERMILION, "D"),
 }
-EXTRA = ("diffusion-ens, 50 steps", "diffusion-pde, 1000 steps", "diffusion-pde-official")
-"""Variants that are not measured on every equation."""
 SENSORS = 500
 SMALL = 5e-4
 """Errors below this are printed with an exponent."""
@@ -86,8 +82,6 @@ def sparse(rows: Iterable[Row]) -> Table:
     for method, label in METHODS.items():
         cells: list[str] = []
         chosen = [found.get((name, method)) for name in EQUATIONS]
-        if method in EXTRA and not any(chosen):
-            continue
         for name, row in zip(EQUATIONS, chosen, strict=True):
             cells += [_paper(label, name, "error"), *_cells(row)]
         seconds = [row["seconds"] for row in chosen if row is not None and row["seconds"]]

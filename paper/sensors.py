@@ -106,7 +106,6 @@ def cases() -> list[Case]:
     for name in EQUATIONS:
         found.append(Case(Task(name, instances=8), "pcfm", 50))
         found.append(Case(Task(name, instances=4), "diffusion-pde", GUIDED_STEPS))
-    found.append(Case(Task("darcy", instances=4), "diffusion-pde-official", GUIDED_STEPS))
     for name in EQUATIONS:
         for count in COUNTS:
             task = Task(name, sensors=count, instances=SWEPT)
@@ -118,7 +117,6 @@ def cases() -> list[Case]:
         found += [Case(task, "diffusion-ens", STEPS), Case(task, "pcfm", 50)]
         found.append(Case(task, "diffusion-pde", GUIDED_STEPS))
     found.append(Case(Task("helmholtz", instances=32), "diffusion-ens", 50))
-    found.append(Case(Task("helmholtz", instances=4), "diffusion-pde", 1000))
     return found
 
 
@@ -196,7 +194,7 @@ def measure(case: Case, instances: Instances, drawn: list[Samples] | None = None
 
 def _weights(case: Case) -> str:
     """The SHA-256 of the denoiser that a case uses."""
-    base = {"pcfm": "palette", "diffusion-pde": "palette", "diffusion-pde-official": "palette"}
+    base = {"pcfm": "palette", "diffusion-pde": "palette"}
     name = case.method.partition("+")[0]
     folder = SHIPPED / f"{case.task.equation}-{base.get(name, name)}"
     return combined([str(read_card(folder)["sha256"])] if (folder / CARD).is_file() else [])

@@ -25,7 +25,7 @@ CLASSICAL = (*SAFEGUARDED, "solvers.network_free", "solvers.multigrid", "solvers
 NEWTON = (*CLASSICAL, "solvers.newton", "equations.flow_integration", "solvers.sparse_newton")
 OPTIMISED = (*NETWORK, "paper.physics_informed")
 GENERATIVE = (
-    "paper.baselines.forward_sampler",
+    "paper.baselines.named_samplers",
     "paper.baselines.diffusion_pde",
     "paper.baselines.pcfm",
     "paper.baselines.projection",

@@ -9,7 +9,7 @@ equation, and the state is moved against the gradient with respect to x, through
 The norms are neither squared nor averaged and are taken in the units of the authors' networks, in
 which their weights ζ hold. They take 2,000 steps; the number of steps is stated wherever fewer are
 taken. Their residual of Darcy flow leaves out a factor 1/h² before 1 is added, so that a true
-solution does not make it small; it is here by the name "official".
+solution does not make it small; here it has that factor.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ import torch
 from torch import Tensor
 
 from neuralsolver.equations import Darcy
-from neuralsolver.errors import InvalidInput
-from neuralsolver.fields.stencils import wide_divergence
 from neuralsolver.samplers.edm import SIGMA_DATA, Schedule, initial_noise
 from neuralsolver.samplers.palette import AnyDenoiser
 from neuralsolver.samplers.samples import Told
@@ -49,8 +47,8 @@ GUIDANCE = {
 
 
 class DiffusionPDE(Constrained):
-    """Guided sampling; `residual` is "right" or, for Darcy flow, "official". The weights are those
-    of the equation that the denoiser knows, or of the problem where that is not said."""
+    """Guided sampling with the weights of the equation that the denoiser knows, or of the problem
+    where that is not said."""
 
     name = "diffusion-pde"
 
@@ -58,17 +56,10 @@ class DiffusionPDE(Constrained):
         self,
         denoiser: AnyDenoiser,
         schedule: Schedule | None = None,
-        residual: str = "right",
         guidance: Guidance | None = None,
     ) -> None:
-        if residual not in ("right", "official"):
-            raise InvalidInput("residual", "right or official", residual)
-        self.denoiser = denoiser
+        self.denoiser, self.guidance = denoiser, guidance
         self.schedule = schedule or Schedule(200)
-        self.residual = residual
-        self.guidance = guidance
-        if residual == "official":
-            self.name = "diffusion-pde-official"
 
     def _weights(self, measurement: Measurement) -> Guidance:
         return self.guidance or GUIDANCE[measurement.equation.name]
@@ -115,14 +106,10 @@ class DiffusionPDE(Constrained):
     def _residual(self, measurement: Measurement, estimate: Tensor) -> Tensor:
         """F in the authors' units: those in which f is 2.15 x, or the source of Darcy flow is 1."""
         equation = measurement.equation
-        if not isinstance(equation, Darcy):
-            unit = self._weights(measurement).units[0] * SIGMA_DATA
-            return measurement.residual(estimate) * unit / measurement.told.prior[0]
-        if self.residual == "right":
+        if isinstance(equation, Darcy):
             return measurement.residual(estimate) / equation.constant_source
-        inputs, u = measurement.pair(estimate)
-        spacing = 1 / (measurement.resolution - 1)
-        return spacing**2 * wide_divergence(inputs, u / equation.constant_source) + 1
+        unit = self._weights(measurement).units[0] * SIGMA_DATA
+        return measurement.residual(estimate) * unit / measurement.told.prior[0]
 
 
 def _norms(values: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from paper.denoiser_training import train_denoiser
 def test_a_training_goes_on_from_shipped_weights(tmp_path):
     start = locate_denoiser("helmholtz-diffusion-ens")
     name = "poisson-diffusion-ens"
-    folder = train_denoiser(name, tmp_path, minutes=1e-4, start=start, learning_rate=1e-4)
+    folder = train_denoiser(name, tmp_path, minutes=1e-4, start=start)
     model, card = load_model(folder)
     assert card.equation.name == "poisson"
     assert read_card(folder)["training"]["start"] == "helmholtz-diffusion-ens"

@@ -10,7 +10,7 @@ from neuralsolver.equations import Helmholtz, Poisson, Problem
 from neuralsolver.samplers import Schedule
 from neuralsolver.samplers.methods import METHODS, build
 from paper.baselines.diffusion_pde import DiffusionPDE
-from paper.baselines.forward_sampler import ForwardSampler
+from paper.baselines.named_samplers import ForwardSampler
 from paper.baselines.pcfm import PCFM
 from tests.samplers.gaussian import GaussianDenoiser
 from tests.samplers.test_samplers import N, error, networks, observed
@@ -47,6 +47,6 @@ def test_a_sampler_is_a_solver_of_the_forward_problem(equation):
 
 def test_the_baselines_are_built_by_name():
     models = {"poisson-palette": networks(Poisson())[0]}
-    for method in ("diffusion-pde", "diffusion-pde-official", "pcfm"):
+    for method in ("diffusion-pde", "pcfm"):
         assert method in METHODS
         assert build(method, "poisson", 3, models.__getitem__, None).name == method
