@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from neuralsolver.data.reference_solver import ReferenceSolver
+from neuralsolver.data.reference_solution import ReferenceSolver
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers import ResidualPlateau, Solver
 from neuralsolver.solvers.newton import Newton

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neuralsolver.data.reference_solver import CoarseIntegrator
+from neuralsolver.data.reference_solution import CoarseIntegrator
 from neuralsolver.equations import Problem
 from neuralsolver.samplers import Sampler
 from neuralsolver.solvers import FixedSteps, Solver, TrainedSolver

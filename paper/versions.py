@@ -45,12 +45,12 @@ MODULES: dict[str, tuple[str, ...]] = {
     "optimised": OPTIMISED,
     "pinn": ("paper.physics_informed",),
     "generated": GENERATIVE,
-    "integrator": ("data.reference_solver", "reference.vorticity"),
+    "integrator": ("data.reference_solution", "reference.vorticity"),
     "load_sampler": (*GENERATIVE, "samplers.diffusion_ens", "samplers.exact", "training.library"),
     "started_from": MINIMISERS,
 }
 """What computes a row, by the function of `paper/prepare.py` that prepares the method."""
-OTHERS = (*MINIMISERS, "data.reference_solver", "solvers.wrappers")
+OTHERS = (*MINIMISERS, "data.reference_solution", "solvers.wrappers")
 """Those of methods that are prepared in a line of their own."""
 
 

@@ -193,7 +193,7 @@ def _solve(
     tolerance: float | None,
 ) -> Solution:
     """The answer of a network, of the classical solver or of the reference solver."""
-    from neuralsolver.data.reference_solver import ReferenceSolver
+    from neuralsolver.data.reference_solution import ReferenceSolver
     from neuralsolver.progress import Progress
     from neuralsolver.solvers.batches import solve_batch
     from neuralsolver.solvers.solve import solve as solve_classically

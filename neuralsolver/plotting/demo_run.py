@@ -11,8 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor, from_numpy
 
-from neuralsolver.data.reference_solution import solve_reference
-from neuralsolver.data.reference_solver import CoarseIntegrator, ReferenceSolver
+from neuralsolver.data.reference_solution import CoarseIntegrator, ReferenceSolver, solve_reference
 from neuralsolver.equations import EQUATIONS, Problem
 from neuralsolver.plotting.animation import animate
 from neuralsolver.plotting.pictures import ERROR_COLOUR, RESIDUAL_COLOUR, draw

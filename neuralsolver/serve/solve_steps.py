@@ -19,7 +19,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from neuralsolver.cancellation import checkpoint
-from neuralsolver.data.reference_solver import ReferenceSolver
+from neuralsolver.data.reference_solution import ReferenceSolver
 from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput, ReferenceFailure
 from neuralsolver.serve.frames import encode_frame, shown

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from neuralsolver.data.reference_solver import CoarseIntegrator, ReferenceSolver
+from neuralsolver.data.reference_solution import CoarseIntegrator, ReferenceSolver
 from neuralsolver.equations import Problem
 from neuralsolver.serve.catalogue import CATALOGUE
 from neuralsolver.solvers import TrainedSolver

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from neuralsolver.data.reference_solver import ReferenceSolver
+from neuralsolver.data.reference_solution import ReferenceSolver
 from neuralsolver.equations import Darcy, Helmholtz, NavierStokes, Poisson, Problem
 from neuralsolver.solvers.norms import relative_error
 from neuralsolver.solvers.wrappers import Answer

@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from neuralsolver.data.reference_solution import solve_reference
-from neuralsolver.data.reference_solver import CoarseIntegrator
+from neuralsolver.data.reference_solution import CoarseIntegrator, solve_reference
 from neuralsolver.equations import Darcy, NavierStokes, Poisson, Problem
 from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.fourier import resample

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from neuralsolver.data.reference_solver import ReferenceSolver
+from neuralsolver.data.reference_solution import ReferenceSolver
 from neuralsolver.equations import Darcy, Observed, Poisson, Sensors
 from neuralsolver.errors import InvalidInput
 from neuralsolver.samplers import ExactPosterior, Palette, Schedule

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from neuralsolver.data.reference_solution import solve_reference
-from neuralsolver.data.reference_solver import ReferenceSolver
+from neuralsolver.data.reference_solution import ReferenceSolver, solve_reference
 from neuralsolver.equations import Darcy, Helmholtz, Observed, Poisson, Problem, Sensors
 from neuralsolver.errors import InvalidInput
 from neuralsolver.models import SongUNet

@@ -14,7 +14,7 @@ import pytest
 
 import neuralsolver as ns
 from neuralsolver.cancellation import Cancelled, cancellable, checkpoint
-from neuralsolver.data.reference_solver import ReferenceSolver
+from neuralsolver.data.reference_solution import ReferenceSolver
 from neuralsolver.equations import equation_named
 from neuralsolver.serve.field_reconstruction import ReconstructionRequest, reconstruct
 from neuralsolver.serve.refusals import OutOfTime

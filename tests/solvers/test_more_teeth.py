@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from neuralsolver.data.reference_solver import ReferenceSolver
+from neuralsolver.data.reference_solution import ReferenceSolver
 from neuralsolver.equations import Helmholtz, Observed, Poisson, Sensors
 from neuralsolver.serve.mailbox import Mailbox
 from neuralsolver.serve.telemetry import Telemetry
