@@ -53,65 +53,38 @@ _HOME = {
 }
 """Public names and the modules they are in; all other names are imported from their modules."""
 
-__all__ = [
-    "Darcy",
-    "DatasetSpec",
-    "Equation",
-    "Field",
-    "FixedValues",
-    "Helmholtz",
-    "InvalidInput",
-    "NavierStokes",
-    "Observed",
-    "Poisson",
-    "Problem",
-    "Sensors",
-    "Space",
-    "Waves",
-    "check_equation",
-    "complex_field",
-    "complex_product",
-    "cosine_field",
-    "evolve",
-    "generate",
-    "invert",
-    "laplacian",
-    "load",
-    "random_problem",
-    "read",
-    "register",
-    "register_backbone",
-    "solve",
-    "train",
-]
+__all__ = list(_HOME)
 
 if TYPE_CHECKING:
-    from neuralsolver.data import DatasetSpec, generate, read
-    from neuralsolver.data.instances import random_problem
-    from neuralsolver.equations import (
-        Darcy,
-        Equation,
-        FixedValues,
-        Helmholtz,
-        NavierStokes,
-        Observed,
-        Poisson,
-        Problem,
-        Sensors,
-        register,
-    )
-    from neuralsolver.equations.contract import check_equation
-    from neuralsolver.errors import InvalidInput
-    from neuralsolver.fields.complex_field import complex_field, complex_product
-    from neuralsolver.fields.space import Field, Space
-    from neuralsolver.fields.stencils import laplacian
-    from neuralsolver.inversion import invert
-    from neuralsolver.reference import cosine_field
-    from neuralsolver.solvers.solve import solve
-    from neuralsolver.solvers.transient import evolve
-    from neuralsolver.training import load
-    from neuralsolver.training.api import register_backbone, train
-    from neuralsolver.waves import Waves
+    from neuralsolver.data import DatasetSpec as DatasetSpec
+    from neuralsolver.data import generate as generate
+    from neuralsolver.data import read as read
+    from neuralsolver.data.instances import random_problem as random_problem
+    from neuralsolver.equations import Darcy as Darcy
+    from neuralsolver.equations import Equation as Equation
+    from neuralsolver.equations import FixedValues as FixedValues
+    from neuralsolver.equations import Helmholtz as Helmholtz
+    from neuralsolver.equations import NavierStokes as NavierStokes
+    from neuralsolver.equations import Observed as Observed
+    from neuralsolver.equations import Poisson as Poisson
+    from neuralsolver.equations import Problem as Problem
+    from neuralsolver.equations import Sensors as Sensors
+    from neuralsolver.equations import register as register
+    from neuralsolver.equations.contract import check_equation as check_equation
+    from neuralsolver.errors import InvalidInput as InvalidInput
+    from neuralsolver.fields.complex_field import complex_field as complex_field
+    from neuralsolver.fields.complex_field import complex_product as complex_product
+    from neuralsolver.fields.space import Field as Field
+    from neuralsolver.fields.space import Space as Space
+    from neuralsolver.fields.stencils import laplacian as laplacian
+    from neuralsolver.inversion import invert as invert
+    from neuralsolver.reference import cosine_field as cosine_field
+    from neuralsolver.solvers.solve import solve as solve
+    from neuralsolver.solvers.transient import evolve as evolve
+    from neuralsolver.training import load as load
+    from neuralsolver.training.api import register_backbone as register_backbone
+    from neuralsolver.training.api import train as train
+    from neuralsolver.waves import Waves as Waves
 
 
 def __getattr__(name: str) -> Any:

@@ -45,7 +45,7 @@ class Int:
         """2, 2.0 and "2" are two; 2.5, True and "two" are refused."""
         number = _number(value)
         if number is None or number != math.floor(number) or not self.least <= number <= self.most:
-            raise InvalidInput(name, self.expected, _shown(value))
+            raise InvalidInput(name, self.expected, _quoted(value))
         return int(number)
 
     @property
@@ -77,7 +77,7 @@ class Float:
         inside = number is not None and self.least <= number <= self.most and number > self.above
         # a whole number of 400 digits is below infinity too
         if number is None or not inside or abs(number) > sys.float_info.max:
-            raise InvalidInput(name, self.expected, _shown(value))
+            raise InvalidInput(name, self.expected, _quoted(value))
         return float(number)
 
     @property
@@ -110,7 +110,7 @@ class Choice:
     def read(self, name: str, value: Any) -> str:
         """The text as it came."""
         if not isinstance(value, str) or (self.choices and value not in self.choices):
-            raise InvalidInput(name, " or ".join(self.choices) or "a text", _shown(value))
+            raise InvalidInput(name, " or ".join(self.choices) or "a text", _quoted(value))
         return value
 
     def describe(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class Bool:
         known = {"true": True, "false": False, True: True, False: False}
         word = value.lower() if isinstance(value, str) else value
         if not isinstance(word, (str, bool)) or word not in known:
-            raise InvalidInput(name, "true or false", _shown(value))
+            raise InvalidInput(name, "true or false", _quoted(value))
         return known[word]
 
     def describe(self) -> dict[str, Any]:
@@ -169,13 +169,9 @@ def _finite(number: float) -> float | None:
     return None if math.isnan(number) or math.isinf(number) else number
 
 
-def _shown(value: Any) -> str:
-    """What came, short enough for a line."""
-    try:
-        text = repr(value) if isinstance(value, str) else str(value)
-    except ValueError:  # a whole number of thousands of digits
-        return "a number of thousands of digits"
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _quoted(value: Any) -> Any:
+    """What came; a text as such."""
+    return repr(value[:60]) if isinstance(value, str) else value
 
 
 SHARE_OF_MEMORY = 0.9
