@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import Any
 
 PAUSE = 30.0
@@ -25,12 +24,7 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.stop()
 
@@ -38,23 +32,25 @@ class Progress:
         """Say that `done` of `total` are finished."""
         if self.initial is None:
             self.initial, self.begun = done, time.monotonic()
+        seconds = max(time.monotonic() - self.begun, 1e-9)
+        text = f"{done}/{total}, {(done - self.initial) / seconds:.3g}/s"
         if self.terminal:
-            self._draw(done, total, f"{done}/{total}, {self._rate(done)}")
-        elif time.monotonic() - self.spoken > PAUSE:
-            self.spoken = time.monotonic()
-            print(f"{self.title}: {done}/{total}, {self._rate(done)}", file=sys.stderr, flush=True)
+            self._draw(done, total, text)
+        else:
+            self._say(text)
 
     def fraction(self, done: float, text: str) -> None:
         """Say that this part of the work, between 0 and 1, is finished, and how it stands."""
         if self.terminal:
             self._draw(done, 1.0, text)
-            return
-        self._left(done)
+        else:
+            self._say(f"{done:.0%}{self._left(done)}, {text}")
+
+    def _say(self, text: str) -> None:
+        """A plain line, unless the last one is not long ago."""
         if time.monotonic() - self.spoken > PAUSE:
             self.spoken = time.monotonic()
-            print(
-                f"{self.title}: {done:.0%}{self._left(done)}, {text}", file=sys.stderr, flush=True
-            )
+            print(f"{self.title}: {text}", file=sys.stderr, flush=True)
 
     def _left(self, done: float) -> str:
         """The minutes left at the pace so far."""
@@ -64,11 +60,6 @@ class Progress:
             return ""
         left = (1 - done) * (time.monotonic() - self.begun) / (done - self.first)
         return f", {left / 60:.1f} minutes left"
-
-    def _rate(self, done: int) -> str:
-        seconds = max(time.monotonic() - self.begun, 1e-9)
-        rate = (done - (self.initial or 0)) / seconds
-        return f"{rate:.3g}/s"
 
     def _draw(self, done: float, total: float, text: str) -> None:
         from rich import progress

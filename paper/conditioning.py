@@ -158,7 +158,7 @@ def gap_field(problem: Problem, u_star: Tensor, epsilon: float, extremes: Extrem
     size = epsilon / ((1.0 if equation.linear else 2.0) * extremes.smallest)
     field = u_star + size.view(-1, *[1] * (u_star.dim() - 1)) * extremes.weakest
     added = problem.residual(field)
-    if equation.has_floor:
+    if not equation.residual_vanishes:
         added = added - problem.residual(u_star)
     residual, error = (x.flatten(1).norm(dim=1) for x in (added, field - u_star))
     return Gap(field, residual, error, admissible)

@@ -79,7 +79,7 @@ def unrolled(recipe: str, setting: Setting, stop: StoppingRule | None = None) ->
 def contractive(recipe: str, accelerate: bool, setting: Setting) -> Solver:
     """The contractive ENS until its tolerance."""
     # the residual of a flow has a floor; it is corrected for as long as its residual falls
-    tolerance = None if setting.regime.equation.has_floor else TOLERANCE
+    tolerance = TOLERANCE if setting.regime.equation.residual_vanishes else None
     options = {"tolerance": tolerance, "accelerate": accelerate, "polish": False}
     return Configured(setting.model(recipe), options)
 
@@ -95,7 +95,7 @@ def classical_counterpart(setting: Setting, accelerate: bool = True, coarsest: s
     """The same solver with the network removed."""
     trained = setting.model("contractive")
     points = {"": None, "trained": trained.resolution, "few": FEW_POINTS}[coarsest]
-    tolerance = None if setting.regime.equation.has_floor else TOLERANCE
+    tolerance = TOLERANCE if setting.regime.equation.residual_vanishes else None
     options = {"tolerance": tolerance, "accelerate": accelerate, "polish": False}
     return Configured(without_network(trained, points), options)
 

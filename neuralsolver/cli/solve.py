@@ -318,7 +318,7 @@ def _text(solution: Solution, solver: TrainedSolver | None) -> str:
         lines.append(f"without a network: {method}")
     elif solver is None:
         line = f"by the reference solver of {solution.problem.equation.name}"
-        if solution.problem.equation.has_floor:
+        if not solution.problem.equation.residual_vanishes:
             line += "; its residual is the floor that a true flow leaves (docs/flows.md)"
         lines.append(line)
     elif solution.problem.resolution != solver.resolution:
@@ -329,6 +329,6 @@ def _text(solution: Solution, solver: TrainedSolver | None) -> str:
         used = solution.notes["classical_iterations"]
         word = "finished" if solution.good else "carried on"
         lines.append(f"{word} classically: {sum(used.values())} Krylov iterations")
-        if solution.problem.equation.has_floor and not solution.good:
+        if not solution.problem.equation.residual_vanishes and not solution.good:
             lines.append("a true flow leaves a residual, too: --method reference says how much")
     return "\n".join(lines)

@@ -8,7 +8,7 @@ Shapes, stated once (B samples, n × n grid points, T frames, U unknown fields):
     residual F    the shape of u      zero where u is known or no stencil fits
 
 Arrays are indexed [r₁, r₂]; `grid` says where these points are. What kind of equation it is, the
-equation declares (boundary, frames, precision, has_floor); nobody else asks.
+equation declares (boundary, frames, precision, residual_vanishes); nobody else asks.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Equation(ABC):
     """The ends of every axis: "walls", where u is known, or "torus"."""
     precision: ClassVar[torch.dtype] = torch.float64
     """What it is solved in: float64, unless errors stay far above what float32 resolves."""
-    has_floor: ClassVar[bool] = False
-    """Whether a true solution leaves a residual, so that no tolerance suggests itself."""
+    residual_vanishes: ClassVar[bool] = True
+    """Whether a true solution leaves no residual; where it does, no tolerance suggests itself."""
     dependent: ClassVar[tuple[str, ...]] = ()
     """Constants that follow from the others unless they are given; zero asks for that."""
     numerics: ClassVar[tuple[str, ...]] = ()

@@ -72,7 +72,7 @@ class NavierStokes(Equation):
     unknowns: ClassVar[tuple[str, ...]] = ("vorticity",)
     boundary: ClassVar[str] = "torus"
     precision: ClassVar[torch.dtype] = torch.float32
-    has_floor: ClassVar[bool] = True
+    residual_vanishes: ClassVar[bool] = False
     numerics: ClassVar[tuple[str, ...]] = ("time_order", "dealiasing")
     minimum_resolution: ClassVar[int] = 8
 

@@ -125,11 +125,9 @@ class Sensors:
         if found.st_size > LARGEST_FILE:
             expected = f"a file of at most {LARGEST_FILE} bytes, {MOST_SENSORS} sensors"
             raise InvalidInput("sensors", expected, f"{path}, {found.st_size} bytes")
-        if table is not None:
-            return _read_own_table(path, noise, table)
-        if path.suffix.lower() == ".npz":
+        if table is None and path.suffix.lower() == ".npz":
             return _read_arrays(path, noise)
-        return _read_table(path, noise)
+        return _read_table(path, noise, table or OURS)
 
     def table(self) -> str:
         """The sensors as the text of a .csv file."""
@@ -163,6 +161,10 @@ class Table:
     lengths: tuple[float, float] = (1.0, 1.0)
     offset: float = 0.0
     unit: float = 1.0
+
+
+OURS = Table(("x", "y", "value"), "")
+"""The table of `Sensors.table`, whose column `field` names the fields."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,49 +253,38 @@ def _distinct(positions: Array, fields: Sequence[str], values: Array, noise: flo
     return kept
 
 
-def _read_table(path: Path, noise: float) -> Sensors:
+def _read_table(path: Path, noise: float, table: Table) -> Sensors:
     try:
-        rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise FileDamaged(str(path), "a table in UTF-8", str(error)) from None
-    header = tuple(cell.strip().lower() for cell in rows[0]) if rows else ()
-    if header != COLUMNS:
-        raise InvalidInput(str(path), f"a first line {','.join(COLUMNS)}", ",".join(header))
-    places, names, values = [], [], []
-    for number, row in enumerate(rows[1:], 2):
+    header, *rows = [[cell.strip() for cell in row] for row in csv.reader(lines)] or [[]]
+    if table is OURS:
+        header = [name.lower() for name in header]
+        if tuple(header) != COLUMNS:
+            raise InvalidInput(str(path), f"a first line {','.join(COLUMNS)}", ",".join(header))
+    elif len(table.columns) not in (3, 4):
+        raise InvalidInput("columns", "names of x, y, value and perhaps noise", table.columns)
+    for name in table.columns:
+        if name not in header:
+            raise InvalidInput(str(path), f"a column {name}", ", ".join(header))
+    places = [header.index(name) for name in table.columns]
+    names, numbers = [], []
+    for number, row in enumerate(rows, 2):
         if not row:
             continue
         try:
-            x, y, name, value = (cell.strip() for cell in row)
-            places.append((float(x), float(y)))
-            names.append(name)
-            values.append(float(value))
+            if len(row) != len(header):
+                raise ValueError
+            numbers.append([float(row[place]) for place in places])
+            names.append(row[header.index("field")] if table is OURS else table.field)
         except ValueError:
-            expected = "x, y, the name of a field and a value"
+            expected = "x, y, the name of a field and a value" if table is OURS else "numbers"
             raise InvalidInput(f"{path} line {number}", expected, ",".join(row)) from None
-    return Sensors(np.reshape(places, (-1, 2)), names, values, noise)
-
-
-def _read_own_table(path: Path, noise: float, table: Table) -> Sensors:
-    if len(table.columns) not in (3, 4):
-        raise InvalidInput("columns", "names of x, y, value and perhaps noise", table.columns)
-    rows = list(csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines()))
-    found = list(rows[0]) if rows else []
-    for name in table.columns:
-        if rows and name not in found:
-            raise InvalidInput(str(path), f"a column {name}", ", ".join(map(str, found)))
-    numbers = []
-    for line, row in enumerate(rows, 2):
-        try:
-            numbers.append([float(row[name]) for name in table.columns])
-        except (TypeError, ValueError):
-            raise InvalidInput(f"{path} line {line}", "numbers", str(list(row.values()))) from None
-    columns = np.reshape(numbers, (-1, len(table.columns)))
+    columns = np.reshape(numbers, (-1, len(places)))
     values = (columns[:, 2] - table.offset) * table.unit
-    each: float | Array = noise * abs(table.unit)
-    if len(table.columns) == 4:
-        each = columns[:, 3] * abs(table.unit)
-    return Sensors(columns[:, :2] / np.array(table.lengths), table.field, values, each)
+    each = (columns[:, 3] if len(places) == 4 else noise) * abs(table.unit)
+    return Sensors(columns[:, :2] / np.array(table.lengths), names, values, each)
 
 
 def _read_arrays(path: Path, noise: float) -> Sensors:

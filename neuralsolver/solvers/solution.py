@@ -273,7 +273,7 @@ class Solution:
             others = f"{branch.count(False)} of {len(branch)}"
             lines.append(f"{others} on another branch of solutions than the one through zero")
         by = self.notes.get("answer_by", [])
-        if "classical" in by or (by and self.problem.equation.has_floor):
+        if "classical" in by or (by and not self.problem.equation.residual_vanishes):
             lines.append(_answers_in_words(by))
         return "\n".join([*lines, *self.notes.get("remarks", ())])
 

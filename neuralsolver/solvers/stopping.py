@@ -39,7 +39,9 @@ class SolveOptions:
         """Whether Newton finishes: unless the plain iteration, or a flow's best, is asked for."""
         if self.polish is not None:
             return self.polish
-        return self.accelerate is not False and not (self.tolerance is None and equation.has_floor)
+        return self.accelerate is not False and (
+            self.tolerance is not None or equation.residual_vanishes
+        )
 
     def precision_of(self, equation: Equation) -> torch.dtype:
         """What an equation is solved in."""

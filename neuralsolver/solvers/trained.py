@@ -334,7 +334,7 @@ class TrainedSolver(Solver):
             return FixedSteps(0) if asked.tolerance is None else ResidualBelow(asked.tolerance, 0)
         if asked.steps is not None:
             return FixedSteps(asked.steps)
-        if asked.tolerance is None and self.equation.has_floor:
+        if asked.tolerance is None and not self.equation.residual_vanishes:
             stop = self.network.stop
             guarded = asked.accelerate is not False and self.has_alternative
             if guarded and isinstance(stop, ResidualPlateau):
