@@ -2,7 +2,7 @@
 
 from neuralsolver.equations.base import Equation, generator
 from neuralsolver.equations.darcy import Darcy
-from neuralsolver.equations.fixed_values import FixedValues
+from neuralsolver.equations.given import FixedValues
 from neuralsolver.equations.helmholtz import Helmholtz
 from neuralsolver.equations.navier_stokes import NavierStokes
 from neuralsolver.equations.poisson import Poisson

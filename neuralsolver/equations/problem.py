@@ -14,11 +14,18 @@ import torch
 from torch import Tensor
 
 from neuralsolver.cancellation import checkpoint
-from neuralsolver.equations.arrays import AskedAxes, real_tensor
 from neuralsolver.equations.base import Equation, generator
-from neuralsolver.equations.fixed_values import FixedValues, WallValues, with_walls
+from neuralsolver.equations.given import (
+    FixedValues,
+    WallValues,
+    asked_axes,
+    asked_grid,
+    input_tensor,
+    real_tensor,
+    with_walls,
+)
 from neuralsolver.errors import InvalidInput
-from neuralsolver.fields.complex_field import REAL, is_complex, logical_names, to_complex, to_real
+from neuralsolver.fields.complex_field import is_complex, logical_names, to_complex, to_real
 from neuralsolver.fields.grid import Grid, Side
 from neuralsolver.fields.jacobian import field_units
 from neuralsolver.fields.space import Space
@@ -77,32 +84,10 @@ class Problem:
             raise InvalidInput("equation", "an equation, as Poisson()", type(equation).__name__)
         if not isinstance(batch, bool):
             raise InvalidInput("batch", "True or False", repr(batch)[:60])
-        channels, as_numpy = equation.input_names, not isinstance(inputs, Tensor)
-        names = " and ".join(channels)
-        pairs = any(name.endswith(REAL) for name in channels)
-        tensor = real_tensor(names, inputs, complex_too=pairs)
-        logical = len(logical_names(channels) if tensor.is_complex() else channels)
-        asked = AskedAxes.of(equation, grid, lengths, sides)
-        batched = tensor.dim() - asked.dimension
-        points = tuple(tensor.shape[-asked.dimension :])
-        square = equation.boundary == "torus"
-        if batched not in (0, 1, 2) or (square and len(set(points)) > 1):
-            kind = "square field" if square else "field"
-            expected = f"a {kind} ({', '.join('n' * asked.dimension)}) or a batch of them"
-            raise InvalidInput(names, expected, tuple(tensor.shape))
-        if 0 in tensor.shape:
-            raise InvalidInput(names, "at least one sample", tuple(tensor.shape))
-        if batched == 1 and batch is (logical > 1):
-            expected = "(batch, field, x, y), batch=True, or the lengths of a box"
-            raise InvalidInput(names, expected, tuple(tensor.shape))
-        if batched == 0:
-            tensor = tensor[None, None]
-        elif batched == 1:
-            tensor = tensor[:, None] if batch else tensor[None]
-        if tensor.is_complex() and logical < len(channels) and tensor.shape[1] == logical:
-            tensor = to_real(channels, tensor)
-        equation.check_inputs(tensor)
-        grid = grid or asked.grid(equation, points)
+        axes = asked_axes(equation, grid, lengths, sides)
+        tensor, batched = input_tensor(equation, inputs, axes[0], batch)
+        points = tuple(tensor.shape[2:])
+        grid = grid or asked_grid(equation, axes, points)
         if grid.shape != points:
             raise InvalidInput("grid", f"{points}, as the inputs", grid.shape)
         if not isinstance(fixed, FixedValues | None):
@@ -110,14 +95,11 @@ class Problem:
             raise InvalidInput("fixed", expected, type(fixed).__name__)
         if walls is not None:
             fixed = with_walls(equation.space(grid), walls, fixed)
-        object.__setattr__(self, "equation", equation)
-        object.__setattr__(self, "inputs", tensor)
-        object.__setattr__(self, "grid", grid)
         shape = (tensor.shape[0], *equation.solution_shape(*points))
-        object.__setattr__(self, "fixed", fixed and fixed.spread(shape, tensor))
-        object.__setattr__(self, "_given", (as_numpy, batched))
+        known = fixed and fixed.spread(shape, tensor)
         native = len(points) == equation.dimension and grid == equation.grid(points[-1])
-        object.__setattr__(self, "on_native_grid", native)
+        vars(self).update(equation=equation, inputs=tensor, grid=grid, fixed=known)
+        vars(self).update(on_native_grid=native, _given=(not isinstance(inputs, Tensor), batched))
         if not native or fixed is not None:
             _check_determined(self)
 
@@ -262,37 +244,25 @@ class Problem:
         """The same problem on another device, to be restored as it was given."""
         return self if device == self.inputs.device else self._moved(self.inputs.to(device))
 
-    def in_units(self, units: Units) -> Problem:
-        """The same problem in natural units."""
-        known = self.fixed
-        if known is not None:
-            known = FixedValues(known.mask, scaled(known.values, -units.solution))
-        return Problem(units.equation, units.inputs, fixed=known, grid=self.grid)
-
-    def in_lengths(self, length: float) -> tuple[Problem, float]:
-        """The same with lengths measured in `length`, if it knows how, and the unit of u."""
-        found = self.equation.in_lengths(length)
-        if found is None:
-            return self, 1.0
-        equation, sigma = found
-        lengths = tuple(side / length for side in self.grid.lengths)
-        known = self.fixed and FixedValues(self.fixed.mask, self.fixed.values / sigma)
-        grid = replace(self.grid, lengths=lengths)
-        return Problem(equation, self.inputs, fixed=known, grid=grid), sigma
-
     def natural(self) -> tuple[Problem, Units] | None:
         """The same with numbers and sides of ordinary size, and the units of that."""
         length = 2.0 ** round(math.log2(self.mean_length))
-        inner, sigma = (self, 1.0) if length == 1.0 else self.in_lengths(length)
+        found = None if length == 1.0 else self.equation.in_lengths(length)
+        equation, sigma = found or (self.equation, 1.0)
         none = torch.zeros(self.batch, dtype=torch.long, device=self.inputs.device)
-        exponent = none + round(math.log2(sigma))
-        fixed = none.double() if inner.fixed is None else largest(inner.fixed.values)
-        units = inner.equation.natural_units(inner.inputs, fixed)
-        if units is not None:
-            return inner.in_units(units), replace(units, solution=exponent + units.solution)
-        if inner is self:
+        exponent, fixed = none + round(math.log2(sigma)), self.fixed
+        size = none.double() if fixed is None else largest(scaled(fixed.values, -exponent))
+        units = equation.natural_units(self.inputs, size)
+        if units is None and found is None:
             return None
-        return inner, Units(inner.equation, inner.inputs, exponent, none)
+        if units is None:
+            units = Units(equation, self.inputs, none, none)
+        grid, units = self.grid, replace(units, solution=exponent + units.solution)
+        if found is not None:
+            grid = replace(grid, lengths=tuple(side / length for side in grid.lengths))
+        if fixed is not None:
+            fixed = FixedValues(fixed.mask, scaled(fixed.values, -units.solution))
+        return Problem(units.equation, units.inputs, fixed=fixed, grid=grid), units
 
     @property
     def mean_length(self) -> float:

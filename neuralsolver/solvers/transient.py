@@ -29,7 +29,7 @@ from torch import Tensor
 
 from neuralsolver.equations import Problem
 from neuralsolver.equations.advection_diffusion import AdvectionDiffusion
-from neuralsolver.equations.fixed_values import FixedValues, WallValues
+from neuralsolver.equations.given import FixedValues, WallValues
 from neuralsolver.errors import InvalidInput, ReferenceFailure
 from neuralsolver.fields.grid import Side
 from neuralsolver.solvers.direct import LARGE, DirectStep
