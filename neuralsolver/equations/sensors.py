@@ -92,6 +92,11 @@ class Sensors:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def counted(self) -> str:
+        """How many there are, in words."""
+        return f"{len(self)} sensor{'' if len(self) == 1 else 's'}"
+
     @classmethod
     def random(
         cls, fields: Mapping[str, Array], count: int, seed: int = 0, noise: float = 0.0

@@ -85,9 +85,11 @@ def solve_heads(permeability: Array, source: float | Array = 1.0) -> Array:
     band[1].reshape(m, m)[:, :-1] = along
     band[m, :-m] = across.ravel()
     right = np.broadcast_to(source, (m, m)).reshape(-1).astype(np.float64)
-    solved: Array = solveh_banded(
-        band, right, lower=True, overwrite_ab=True, overwrite_b=True, check_finite=False
-    )
+    try:
+        options = {"lower": True, "overwrite_ab": True, "check_finite": False}
+        solved: Array = solveh_banded(band, right, **options)
+    except np.linalg.LinAlgError:  # permeabilities over many decades are definite but for rounding
+        solved = factorise(permeability).solve(right)
     return solved.reshape(m, m)
 
 

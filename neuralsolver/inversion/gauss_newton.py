@@ -76,8 +76,9 @@ def most_probable(
     noise = model.data.safe_noise
 
     def objective(normals: Array, seen: Array) -> float:
-        missed = (heads - seen) / noise
-        return float(missed @ missed + (normals - centre) @ (normals - centre)) / 2
+        with np.errstate(over="ignore"):
+            missed = (heads - seen) / noise
+            return float(missed @ missed + (normals - centre) @ (normals - centre)) / 2
 
     normals = start
     for _ in range(iterations):

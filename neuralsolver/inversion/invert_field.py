@@ -206,8 +206,8 @@ def _by_wells(
         notes["single"] = True
     if not notes.get("single") and count == 1:
         notes["single"] = True
-    misfit = data.misfit(fields)
-    notes["misfit"] = [round(float(value), 3) for value in misfit]
+    if len(data.heads):
+        notes["misfit"] = [round(float(value), 3) for value in data.misfit(fields)]
     heads = np.stack([solve_heads(a, data.source) for a in fields])
     u = embed(heads.reshape(len(fields), -1), data.resolution)
     return Samples(

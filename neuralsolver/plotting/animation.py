@@ -1,11 +1,11 @@
 """A trajectory as an animated GIF: fields side by side, one picture per frame.
 
-    index of a colour = round((w / largest + 1) (COLOURS − 1) / 2)
+    index of a colour = first + round((w − low) / (high − low) (COLOURS − 1))
 
-The map is diverging, its middle at zero. Fields that are compared share `largest`, the largest
-magnitude over all of them and all frames; an error or a residual has its own. The pictures are made
-of palette indices from the start, so no colour is approximated and the same fields give the same
-bytes.
+The map is diverging, its middle at zero; fields that are nowhere negative have a sequential one.
+Fields that are compared share their scale over all frames; an error or a residual has its own. The
+pictures are made of palette indices from the start, so no colour is approximated and the same
+fields give the same bytes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from neuralsolver.errors import InvalidInput
 from neuralsolver.files import write_whole
+from neuralsolver.plotting.pictures import DIVERGING, SEQUENTIAL
 
 Indices = npt.NDArray[np.uint8]
 Fields = Mapping[str, npt.NDArray[np.floating[Any]]]
@@ -48,12 +49,16 @@ def animate(
     path = Path(path)
     _check(path, fields, times)
     shared = [name for name in fields if name not in own_scale]
-    limits = {name: _largest(fields[name]) for name in fields}
-    limits.update({name: max(limits[other] for other in shared) for name in shared})
+    together = [fields[name] for name in shared]
+    scales = {name: _scale(together if name in shared else [fields[name]]) for name in fields}
+    if shared and (low := float(np.min(together))) >= 0:
+        high = float(np.max(together))
+        positive = (low, high if high > low else low + 1.0, COLOURS + GREYS)
+        scales.update(dict.fromkeys(shared, positive))
     pictures = []
     for frame, moment in enumerate(times):
         panels = [
-            _panel(f"{name}, t = {moment:.4g}", field[frame], limits[name])
+            _panel(f"{name}, t = {moment:.4g}", field[frame], *scales[name])
             for name, field in fields.items()
         ]
         picture = Image.fromarray(np.concatenate(panels, axis=1))
@@ -91,23 +96,27 @@ def _check(path: Path, fields: Fields, times: Sequence[float] | npt.NDArray[Any]
             raise InvalidInput(name, "finite values", "NaN or infinity")
 
 
-def _largest(field: npt.NDArray[np.floating[Any]]) -> float:
+def _scale(fields: Sequence[npt.NDArray[np.floating[Any]]]) -> tuple[float, float, int]:
+    """Ends of the diverging scale of some fields, and its first colour."""
     # nothing but zeros looks the same on any scale
-    return float(np.abs(field).max()) or 1.0
+    largest = max(float(np.abs(field).max()) for field in fields) or 1.0
+    return -largest, largest, 0
 
 
-def _panel(title: str, field: npt.NDArray[np.floating[Any]], largest: float) -> Indices:
+def _panel(
+    title: str, field: npt.NDArray[np.floating[Any]], low: float, high: float, first: int
+) -> Indices:
     """Title, field, colour bar and its limits, one above the other."""
-    scaled = np.rint((field.astype(np.float64) / largest + 1) * (COLOURS - 1) / 2)
+    scaled = np.rint((field.astype(np.float64) - low) / (high - low) * (COLOURS - 1))
     # r₁ to the right and r₂ up, as in every other picture
-    upright = scaled.astype(np.uint8).T[::-1]
+    upright = first + scaled.astype(np.uint8).T[::-1]
     pixels = max(1, round(PANEL / max(field.shape)))
     enlarged = np.kron(upright, np.ones((pixels, pixels), dtype=np.uint8))
     side = enlarged.shape[1]
-    bar = np.tile(np.linspace(0, COLOURS - 1, side).round().astype(np.uint8), (BAR, 1))
+    bar = np.tile(first + np.linspace(0, COLOURS - 1, side).round().astype(np.uint8), (BAR, 1))
     gap = np.full((4, side), COLOURS + GREYS - 1, dtype=np.uint8)
     header = _text(side, HEADER, [(title, "left")])
-    footer = _text(side, FOOTER, [(f"{-largest:.2g}", "left"), (f"{largest:.2g}", "right")])
+    footer = _text(side, FOOTER, [(f"{low:.2g}", "left"), (f"{high:.2g}", "right")])
     column = np.concatenate([header, enlarged, gap, bar, footer])
     return np.pad(column, ((0, 0), (MARGIN, MARGIN)), constant_values=COLOURS + GREYS - 1)
 
@@ -124,8 +133,9 @@ def _text(width: int, height: int, words: Sequence[tuple[str, str]]) -> Indices:
 
 
 def _palette() -> list[int]:
-    """The colours of the map, then the greys from black to white, as red, green, blue, red …"""
-    colours = matplotlib.colormaps["RdBu_r"](np.linspace(0, 1, COLOURS))[:, :3]
+    """The diverging map, the greys from black to white, the sequential map; red, green, blue …"""
+    line = np.linspace(0, 1, COLOURS)
+    maps = [matplotlib.colormaps[name](line)[:, :3] for name in (DIVERGING, SEQUENTIAL)]
     greys = np.repeat(np.linspace(0, 1, GREYS)[:, None], 3, axis=1)
-    values = np.rint(255 * np.concatenate([colours, greys])).astype(int)
+    values = np.rint(255 * np.concatenate([maps[0], greys, maps[1]])).astype(int)
     return [int(value) for value in values.ravel()]

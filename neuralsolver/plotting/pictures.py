@@ -104,7 +104,11 @@ def plot_solution(solution: Solution, path: str | None, sample: int) -> Figure:
         fields += zip(titles, (_slice(u, box), _slice(r, box)), strict=True)
     mask = None
     if problem.fixed is not None and problem.fixed_inside:
-        mask = _slice(problem.fixed.mask[sample, 0], box)
+        mask = _slice(problem.fixed.mask[sample, 0], box).copy()
+        rim = np.ones_like(mask)
+        rim[1:-1, 1:-1] = False
+        if mask[rim].all():  # walls are drawn as the solution beside them is
+            mask[rim] = np.pad(mask[1:-1, 1:-1], 1, mode="edge")[rim]
     first, second = problem.grid.lengths[-2:]
     figure = Figure(figsize=(3.375 * (len(fields) + 1), 3.4), dpi=130, layout="constrained")
     *panels, curve = figure.subplots(1, len(fields) + 1)

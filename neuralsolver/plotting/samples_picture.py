@@ -55,8 +55,7 @@ def plot_samples(
         )
     if missed:
         _misfit(axes[:, -1], samples, length)
-    many = len(observed.sensors)
-    sensors = f"{many} sensor{'s' * (many != 1)}"
+    sensors = observed.sensors.counted
     figure.suptitle(f"{observed.equation.name} from {sensors}, by {samples.method}", fontsize=10)
     if path is not None:
         figure.savefig(path)
@@ -71,7 +70,7 @@ def _panels(
     mean, deviation = samples.mean[row].numpy(), samples.deviation[row].numpy()
     scale = colours(np.concatenate([mean[None], drawn[: max(1, count), 0].numpy()]))
     panels = [(f"{name}: {'mean' if count else 'one answer'}", mean, scale)]
-    if row == 0 and samples.probability is not None:
+    if count and row == 0 and samples.probability is not None:
         high = samples.notes["phases"][1]
         unit = {"cmap": SEQUENTIAL, "vmin": 0.0, "vmax": 1.0}
         panels.append((f"probability of {high:g}", samples.probability.numpy(), unit))
@@ -83,7 +82,7 @@ def _panels(
         true = truth[row].numpy()
         panels += [
             ("truth", true, scale),
-            (f"{'mean' if count else 'it'} − truth", mean - true, {}),
+            (f"{'mean' if count else 'answer'} − truth", mean - true, {}),
         ]
     return panels
 
@@ -91,9 +90,10 @@ def _panels(
 def _misfit(axes: Any, samples: Samples, length: float) -> None:
     """The misfit of every sample, and where the mean of the samples misses which sensor."""
     upper, lower = axes
-    upper.hist(samples.notes["misfit"], bins=12, color=ERROR_COLOUR)
+    each = samples.notes["misfit"]
+    upper.hist(each, bins=np.linspace(0.0, max(2.0, 1.05 * max(each)), 25), color=ERROR_COLOUR)
     upper.axvline(1.0, color="k", linewidth=0.8)
-    upper.set_title("misfit / noise of the samples", fontsize=9)
+    upper.set_title("samples: misfit / noise", fontsize=9)
     upper.tick_params(labelsize=7)
     upper.set_box_aspect(1)
     observed = samples.observed

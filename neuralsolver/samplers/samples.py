@@ -98,7 +98,7 @@ class Samples:
         known = f" (prior {self.notes['prior']})" if "prior" in self.notes else ""
         made = "one answer, without error bars," if single else f"{count} samples"
         lines = [
-            f"{self.observed.equation.name} {n}x{n} from {len(self.observed.sensors)} sensors: "
+            f"{self.observed.equation.name} {n}x{n} from {self.observed.sensors.counted}: "
             f"{made} by {self.method}{known}, {self.seconds:.2f} s"
         ]
         if "misfit" in self.notes:

@@ -160,3 +160,21 @@ def test_the_likelihood_is_that_of_a_gaussian():
     ]
     ours = [p.log_likelihood(values) for p in both]
     np.testing.assert_allclose(ours[1] - ours[0], exact[1] - exact[0], rtol=1e-6)
+
+
+def test_no_wells_have_no_misfit_and_one_is_called_one(tmp_path):
+    none = ns.Sensors(np.zeros((0, 2)), "solution", [])
+    samples = ns.invert(ns.Observed(ns.Darcy(), 16, none), "es-mda", 3)
+    assert "misfit" not in samples.summary()
+    assert "from 0 sensors" in samples.summary()
+    samples.plot(str(tmp_path / "x.png"))
+    one = ns.Sensors([[0.5, 0.5]], "source", [1.0])
+    assert "from 1 sensor:" in ns.invert(ns.Observed(ns.Poisson(), 16, one), samples=2).summary()
+
+
+def test_permeabilities_over_many_decades_are_solved():
+    from neuralsolver.inversion.forward import solve_heads
+
+    rng = np.random.default_rng(0)
+    a = np.exp(12 * rng.standard_normal((32, 32)))
+    assert np.isfinite(solve_heads(a)).all()

@@ -97,3 +97,12 @@ def test_bad_input_is_named(tmp_path, name, fields, times, word):
     with pytest.raises(InvalidInput, match=word):
         animate(tmp_path / name, fields, times)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_nowhere_negative_has_a_sequential_scale(tmp_path):
+    field = np.zeros((1, 8, 8))
+    field[0, 7, 0] = 3.0
+    shown = colours(animate(tmp_path / "x.gif", {"u": field}, [0.0]))
+    dark, bright = shown[HEADER + 5, MARGIN + 5], shown[HEADER + 187, MARGIN + 187]
+    assert np.allclose(dark, [68, 1, 84], atol=2)  # the ends of viridis
+    assert np.allclose(bright, [253, 231, 37], atol=2)

@@ -39,3 +39,11 @@ def test_a_permeability_over_decades_is_drawn_on_a_logarithmic_scale():
     a[5:9] = 10.0
     figure = ns.solve(ns.Problem(ns.Darcy(), a)).plot()
     assert isinstance(figure.axes[0].images[0].norm, LogNorm)
+
+
+def test_walls_are_not_drawn_as_masked_points():
+    mask = np.zeros((16, 16), dtype=bool)
+    mask[6:9, 6:9] = True
+    problem = ns.Problem(ns.Poisson(), np.ones((16, 16))).holding(mask, 1.0)
+    shown = ns.solve(problem).plot().axes[1].images[0].get_array()
+    assert np.array_equal(np.ma.getmaskarray(shown), mask.T)
