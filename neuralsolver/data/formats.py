@@ -17,9 +17,9 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -45,19 +45,13 @@ from neuralsolver.limits import FINITE, check_memory
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
-@dataclass(frozen=True)
-class Layout:
-    """A kind of file: its two arrays and the equations it may hold."""
+class Layout(NamedTuple):
+    """A kind of file: its two arrays, by which it is recognised, and the equations it may hold."""
 
     title: str
     input_key: str
     solution_key: str
     candidates: tuple[Equation, ...]
-
-    @property
-    def keys(self) -> set[str]:
-        """The names by which the layout is recognised."""
-        return {self.input_key, self.solution_key}
 
 
 _SOURCES = tuple(Darcy(source=value) for value in (1.0, 100.0))
@@ -111,7 +105,9 @@ def _foreign(
         f"read as {layout.title}: {layout.input_key} → inputs, {layout.solution_key} → solution"
     ]
     if layout.title == "PDEBench Darcy":
-        solution = _without_channel(path, solution)
+        if solution.ndim != 4 or solution.shape[1] != 1:
+            raise FileDamaged(f"{path}: tensor", "shape (N, 1, n, n)", solution.shape)
+        solution = solution[:, 0]
         notes.append("values lie at cell centres (i+1/2)/n, not on the vertices i/(n-1) with walls")
     fields, solution, note = _oriented(path, fields, solution, reverse)
     notes.append(note)
@@ -128,7 +124,17 @@ def _foreign(
             raise FileDamaged(f"{path}: {name}", "finite values", "NaN or infinite values")
     chosen, note = _best(candidates if equation is None else (equation,), inputs, solution)
     notes.append(note)
-    return _in_memory(chosen, inputs, solution, notes)
+    description: dict[str, Any] = {
+        "equation": chosen.name,
+        "constants": canonical(chosen),
+        "count": len(inputs),
+        "resolution": inputs.shape[-1],
+    }
+    times = getattr(chosen, "frame_times", None)
+    if times is not None:
+        description["frame_times"] = times.tolist()
+    rejected = np.zeros(len(inputs), dtype=np.int32)
+    return Dataset(inputs, solution, description, rejected, tuple(notes), chosen)
 
 
 def export_npz(dataset: Dataset, path: str | Path) -> Path:
@@ -150,7 +156,7 @@ def export_npz(dataset: Dataset, path: str | Path) -> Path:
     return path
 
 
-WANTED = frozenset().union(*(layout.keys for layout in LAYOUTS), {"t"})
+WANTED = {"t", *(key for layout in LAYOUTS for key in layout[1:3])}
 
 
 def _load(path: Path) -> tuple[dict[str, Array], dict[str, Any], bool]:
@@ -197,22 +203,16 @@ def _load_hdf5(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
 
 
 def _recognise(path: Path, arrays: Mapping[str, Array]) -> Layout:
-    found = [layout for layout in LAYOUTS if layout.keys <= set(arrays)]
+    found = [layout for layout in LAYOUTS if set(layout[1:3]) <= set(arrays)]
     if len(found) != 1:
         known = "; ".join(f"{layout.input_key} + {layout.solution_key}" for layout in LAYOUTS)
         names = ", ".join(sorted(key for key in arrays if not key.startswith("__"))[:12])
         expected = f"one of the layouts {known}" if not found else "only one known layout"
         raise FileDamaged(str(path), expected, f"arrays {names or 'none'}")
-    for key in found[0].keys:
+    for key in found[0][1:3]:
         if arrays[key].dtype.kind not in "fiub":
             raise FileDamaged(f"{path}: {key}", "real numbers", f"dtype {arrays[key].dtype}")
     return found[0]
-
-
-def _without_channel(path: Path, tensor: Array) -> Array:
-    if tensor.ndim != 4 or tensor.shape[1] != 1:
-        raise FileDamaged(f"{path}: tensor", "shape (N, 1, n, n)", tensor.shape)
-    return np.asarray(tensor[:, 0])
 
 
 def _oriented(
@@ -224,7 +224,7 @@ def _oriented(
     reverse = _fits(fields.shape[::-1], solution.shape[::-1])
     if not (stored or reverse):
         raise FileDamaged(str(path), "square fields (N, n, n) and as many solutions", got)
-    if stored and reverse and not matlab_73 and _is_hdf5(path):
+    if stored and reverse and not matlab_73 and h5py.is_hdf5(path):
         expected = "shapes that tell samples from grid points (or a MATLAB 7.3 header)"
         raise FileDamaged(str(path), expected, got)
     if reverse and (matlab_73 or not stored):
@@ -239,10 +239,6 @@ def _oriented(
 def _fits(fields: tuple[int, ...], solution: tuple[int, ...]) -> bool:
     square = len(fields) == 3 and fields[1] == fields[2] and min(fields) > 0
     return square and len(solution) in (3, 4) and solution[:3] == fields
-
-
-def _is_hdf5(path: Path) -> bool:
-    return bool(h5py.is_hdf5(path))
 
 
 def _trajectories(
@@ -307,17 +303,3 @@ def _best(candidates: Sequence[Equation], inputs: Array, solution: Array) -> tup
         f"constants are not in the file; taken as {candidates[best].name} with {constants}: "
         f"residual of the first sample {scores[best]:.1e} of that of zero"
     )
-
-
-def _in_memory(equation: Equation, inputs: Array, solution: Array, notes: list[str]) -> Dataset:
-    description: dict[str, Any] = {
-        "equation": equation.name,
-        "constants": canonical(equation),
-        "count": len(inputs),
-        "resolution": inputs.shape[-1],
-    }
-    times = getattr(equation, "frame_times", None)
-    if times is not None:
-        description["frame_times"] = times.tolist()
-    rejected = np.zeros(len(inputs), dtype=np.int32)
-    return Dataset(inputs, solution, description, rejected, tuple(notes), equation)

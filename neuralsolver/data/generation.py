@@ -118,7 +118,8 @@ def run_generation(
         check_memory_for(spec)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            store.check_space(path.parent, smallest_size(spec))
+            values = spec.count * math.prod(spec.equation.solution_shape(spec.resolution))
+            store.check_space(path.parent, 8 * values // LEAST_RATIO)
             with exclusive(partial / "lock", "generation of a dataset"):
                 if not path.exists():
                     kept, computed = _fill(spec, path, workers, scheduler, report)
@@ -142,7 +143,7 @@ def _fill(
     report: Report | None,
 ) -> tuple[int, int]:
     """Compute the missing blocks and assemble; the numbers of samples kept and computed."""
-    partial, count = path.with_suffix(".partial"), block_count(spec)
+    partial, count = path.with_suffix(".partial"), -(-spec.count // block_size(spec))
     present = {number for number in store.finished_blocks(partial) if number < count}
     missing = [number for number in range(count) if number not in present]
     kept = sum(len(block_range(spec, number)) for number in present)
@@ -169,11 +170,6 @@ def block_size(spec: DatasetSpec) -> int:
     return FLOW_BLOCK if spec.equation.frames else STATIC_BLOCK
 
 
-def block_count(spec: DatasetSpec) -> int:
-    """The number of blocks."""
-    return -(-spec.count // block_size(spec))
-
-
 def block_range(spec: DatasetSpec, number: int) -> range:
     """The sample indices of a block."""
     size = block_size(spec)
@@ -198,7 +194,7 @@ def compute_block(spec: DatasetSpec, solver: Solver, number: int) -> bytes:
         solution[waiting[good]] = truncate_spectrum(answer.solution[good], n)
         waiting = waiting[~good]
         if not len(waiting):
-            return store.encode_block(spec, inputs, solution, rejected)
+            return store.encode_block(inputs, solution, rejected)
         rejected[waiting] += 1
     raise ReferenceFailure(
         f"{equation.name}: none of {ATTEMPT_LIMIT} fields drawn for sample "
@@ -243,9 +239,3 @@ def check_memory_for(spec: DatasetSpec) -> None:
     fine = working_resolution(spec.equation, spec.resolution)
     block = min(spec.count, block_size(spec)) * math.prod(spec.equation.solution_shape(fine))
     check_memory("resolution", spec.resolution, 8.0 * FIELDS_AT_ONCE * block)
-
-
-def smallest_size(spec: DatasetSpec) -> int:
-    """The bytes on disk that a dataset surely needs."""
-    values = spec.count * math.prod(spec.equation.solution_shape(spec.resolution))
-    return 8 * values // LEAST_RATIO

@@ -48,9 +48,7 @@ def dataset_path(spec: DatasetSpec, folder: str | Path | None = None) -> Path:
     return data_folder(folder) / f"{spec.name}.h5"
 
 
-def encode_block(
-    spec: DatasetSpec, inputs: Array, solution: Array, rejected: npt.NDArray[np.int32]
-) -> bytes:
+def encode_block(inputs: Array, solution: Array, rejected: npt.NDArray[np.int32]) -> bytes:
     """A few consecutive samples, compressed."""
     memory = io.BytesIO()
     with h5py.File(memory, "w") as file:
@@ -106,22 +104,14 @@ def assemble(spec: DatasetSpec, blocks: Iterable[Path], temporary: Path, path: P
     with open(temporary, "rb+") as written:
         os.fsync(written.fileno())
     os.replace(temporary, path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in `folder` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    folder = os.open(path.parent, os.O_RDONLY)  # the rename survives a power cut
+    os.fsync(folder)
+    os.close(folder)
 
 
 def check_space(folder: Path, needed: int) -> None:
     """Raise InvalidInput when the disk has no room for `needed` more bytes."""
-    free = shutil.disk_usage(folder).free
-    if free < needed:
+    if shutil.disk_usage(folder).free < needed:
         raise disk_full(folder, needed)
 
 
@@ -265,10 +255,8 @@ def _attributes(spec: DatasetSpec) -> dict[str, Any]:
     described["format"] = FORMAT
     described["fingerprint"] = spec.fingerprint
     described["units"] = "dimensionless; lengths in sides of the unit square"
-    points = (
-        "r = i/n, periodic" if spec.equation.boundary == "torus" else "r = i/(n-1), walls included"
-    )
-    described["grid"] = points
+    torus = spec.equation.boundary == "torus"
+    described["grid"] = "r = i/n, periodic" if torus else "r = i/(n-1), walls included"
     times = getattr(spec.equation, "frame_times", None)
     if times is not None:
         described["frame_times"] = np.asarray(times, dtype=DTYPE)
