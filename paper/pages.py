@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -164,6 +164,46 @@ def floor(results: Results, name: str) -> Table | None:
     return table(name, "", names, found, blocks)
 
 
+LOSSES = {
+    "Helmholtz, κ 1 → 3": ("helmholtz", "shift"),
+    "nonlinear Helmholtz": ("nonlinear-helmholtz", "in-distribution"),
+    "Darcy": ("darcy", "in-distribution"),
+    "Navier-Stokes": ("navier-stokes", "in-distribution"),
+    "Kolmogorov flow": ("kolmogorov", "in-distribution"),
+}
+"""The lines of the README."""
+
+
+def losses(results: Results, name: str) -> Table | None:
+    """Where a classical solver is ahead of every network: the README's table."""
+    trained, lines = ("fno", "ens", "ens-accelerated"), []
+    minutes: dict[str, list[list[float]]] = {method: [[], []] for method in trained}
+    for label, place in LOSSES.items():
+        flow = place[0] in [e.name for e in FLOWS]
+        asked = (*trained, "integrator-64" if flow else "reference", "ens-newton")
+        rows = [results.get(*place, method) for method in asked]
+        fno, paper, ens, classical, newton = rows
+        if fno is None or paper is None or ens is None or classical is None:
+            return None
+        for method, row in zip(trained, rows, strict=False):
+            minutes[method][flow].append(row["training"]["minutes"])
+        words = f"1e-10 in {ens['steps']:.0f} steps"
+        if flow:
+            words = f"{_error(ens)}; then Newton {NOT_RUN if newton is None else _error(newton)}"
+        answer = shortest(classical, "error") if flow else "exact"
+        cells = [words, f"{answer}, {shortest(classical, 'seconds_batch_1')}"]
+        lines.append(((label,), [shortest(fno, "error"), shortest(paper, "error"), *cells]))
+    spans = [f"{_span(both[0])}; flows {_span(both[1])}" for both in minutes.values()]
+    lines.append((("training, CPU minutes",), [*spans, "none"]))
+    columns = ["FNO", "paper's recipe", "ENS", "classical solver"]
+    return table(name, "", "equation", columns, [lines])
+
+
+def _span(values: list[float]) -> str:
+    ends = dict.fromkeys(f"{value:.0f}" for value in (min(values), max(values)))
+    return "-".join(ends)
+
+
 FRONT = {"integrator-32": "classical, 32²", "integrator-64": "classical, 64²"}
 
 TABLES: dict[str, Callable[[Results, str], Table | None]] = {
@@ -172,6 +212,7 @@ TABLES: dict[str, Callable[[Results, str], Table | None]] = {
     "equal-minutes": lambda r, name: errors(r, name, STATIC, EQUAL),
     "network-adds": lambda r, name: steps(r, name, STATIC, WITHOUT),
     "time-to-accuracy": time_to_accuracy,
+    "losses": losses,
     "flow-errors": lambda r, name: errors(r, name, FLOWS, FLOW_METHODS | FRONT),
     "flow-seconds": lambda r, name: seconds(r, name, FLOWS, FLOW_METHODS | FRONT),
     "flow-ratios": lambda r, name: flow_ratios(r),
@@ -219,10 +260,10 @@ def _alike(value: float, text: str) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
-def renew(folder: Path, results: Results) -> list[Path]:
-    """Renew all pages of a folder; those that have changed."""
+def renew(pages: Iterable[Path], results: Results) -> list[Path]:
+    """Renew some pages; those that have changed."""
     changed = []
-    for path in sorted(folder.glob("*.md")):
+    for path in pages:
         text = path.read_text(encoding="utf-8")
         if (new := renewed(text, results)) != text:
             path.write_text(new, encoding="utf-8")

@@ -22,7 +22,8 @@ from paper.style import pdf, png
 from paper.tables import tables
 from paper.typeset import markdown
 
-RESULTS, DOCS = (Path(__file__).parents[1] / name for name in ("results/desk", "docs"))
+ROOT = Path(__file__).parents[1]
+RESULTS, PAGES = ROOT / "results" / "desk", (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
 """Rows of the repository, and the pages that show them."""
 Maker = Callable[[Results], Figure | None]
 """A figure of the results, or None where they lack its data."""
@@ -82,7 +83,7 @@ def write_tables(folder: Path, results: Results, written: Written) -> None:
     written.put(folder / "tables" / "README.md", "\n".join(pages).encode())
     write_sensors(folder, written.put)
     if folder.resolve() == RESULTS:
-        written.files += renew(DOCS, results)
+        written.files += renew(PAGES, results)
 
 
 FORMATS: dict[str, Callable[[Figure], bytes]] = {"png": png, "pdf": pdf}

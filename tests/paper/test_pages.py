@@ -8,9 +8,9 @@ from neuralsolver.errors import InvalidInput
 from paper.pages import PLACE, TABLES, VALUE, renewed
 from paper.residual_floor import residual_floor
 from paper.results import Results
+from paper.write import PAGES
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 
 @pytest.fixture(scope="module")
