@@ -185,7 +185,7 @@ def losses(results: Results, name: str) -> Table | None:
         fno, paper, ens, classical, newton = rows
         if fno is None or paper is None or ens is None or classical is None:
             return None
-        for method, row in zip(trained, rows, strict=False):
+        for method, row in zip(trained, (fno, paper, ens), strict=True):
             minutes[method][flow].append(row["training"]["minutes"])
         words = f"1e-10 in {ens['steps']:.0f} steps"
         if flow:
