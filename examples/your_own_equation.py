@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -17,15 +18,10 @@ import neuralsolver as ns
 class ScreenedPoisson(ns.Equation):
     """Δu − s²u − f, with s in `screening`."""
 
+    linear: ClassVar[bool] = True
+    jacobian_depends_on: ClassVar[tuple[str, ...]] = ()  # ∂F/∂u = Δ − s²: neither on f nor on u
+
     screening: float = 2.0
-
-    @property
-    def linear(self) -> bool:
-        return True
-
-    @property
-    def jacobian_depends_on(self) -> tuple[str, ...]:
-        return ()  # ∂F/∂u = Δ − s² depends on neither f nor u
 
     def residual(self, space: ns.Space, u: Tensor, inputs: Tensor) -> Tensor:
         inside = space.zero_boundary(self.screening**2 * u + inputs)

@@ -41,6 +41,8 @@ class AdvectionDiffusion(Equation):
     """
 
     input_names: ClassVar[tuple[str, ...]] = ("diffusivity", "source")
+    linear: ClassVar[bool] = True
+    jacobian_depends_on: ClassVar[tuple[str, ...]] = ("inputs",)
 
     velocity: tuple[float, ...] = ()
     reaction: float = constant(0.0, Float(0.0))
@@ -55,19 +57,11 @@ class AdvectionDiffusion(Equation):
         super().__post_init__()
 
     @property
-    def linear(self) -> bool:
-        return True
-
-    @property
-    def self_adjoint(self) -> bool:
+    def self_adjoint(self) -> bool:  # type: ignore[override]
         return not any(self.velocity)
 
     def definite_on(self, grid: Grid) -> bool:
         return grid.walled and self.self_adjoint
-
-    @property
-    def jacobian_depends_on(self) -> tuple[str, ...]:
-        return ("inputs",)
 
     def residual(self, space: Space, u: Tensor, inputs: Tensor) -> Tensor:
         grid = space.grid

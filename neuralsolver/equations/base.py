@@ -63,6 +63,16 @@ class Equation(ABC):
     numerics: ClassVar[tuple[str, ...]] = ()
     """Constants that say how the residual is taken: no true solution depends on them."""
     minimum_resolution: ClassVar[int] = 8
+    stencil_reach: ClassVar[int] = 1
+    """How many points away a residual value still looks, in each direction."""
+    linear: ClassVar[bool] = False
+    """Whether F is affine in u."""
+    self_adjoint: ClassVar[bool] = False
+    """Whether J = ∂F/∂u is its own transpose over the unknowns, weighted by their shares."""
+    jacobian_depends_on: ClassVar[tuple[str, ...]] = ("inputs", "solution")
+    """What ∂F/∂u depends on, among "inputs" and "solution"; a safe answer is both."""
+    unique_where_definite: ClassVar[bool] = False
+    """Whether at most one solution has a definite ∂F/∂u: the one continued from f = 0."""
 
     def __post_init__(self) -> None:
         """Raise InvalidInput for a constant that is not in the range it declares."""
@@ -90,11 +100,6 @@ class Equation(ABC):
         return Space(grid, self.fields, self.frames)
 
     @property
-    def stencil_reach(self) -> int:
-        """How many points away a residual value still looks, in each direction."""
-        return 1
-
-    @property
     def frames(self) -> int:
         """The number of frames after the initial one; zero where nothing moves."""
         return 0
@@ -103,16 +108,6 @@ class Equation(ABC):
     def name(self) -> str:
         """The name used on the command line and in files."""
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(self).__name__).lower()
-
-    @property
-    def linear(self) -> bool:
-        """Whether F is affine in u."""
-        return False
-
-    @property
-    def self_adjoint(self) -> bool:
-        """Whether J = ∂F/∂u is its own transpose over the unknowns, weighted by their shares."""
-        return False
 
     def definite_on(self, grid: Grid) -> bool:
         """Whether J is symmetric and of one sign on a grid between walls: chooses conjugate
@@ -123,11 +118,6 @@ class Equation(ABC):
         """How many wavelengths fit across a grid, zero where solutions do not oscillate: with many
         of them J is indefinite, and iterations stall."""
         return 0.0
-
-    @property
-    def jacobian_depends_on(self) -> tuple[str, ...]:
-        """What ∂F/∂u depends on, among "inputs" and "solution"; a safe answer is both."""
-        return ("inputs", "solution")
 
     @abstractmethod
     def residual(self, space: Space, u: Tensor, inputs: Tensor) -> Tensor:
@@ -225,11 +215,6 @@ class Equation(ABC):
         Networks know problems of one size; J⁻¹ of this problem is so many times as large as theirs.
         """
         return None
-
-    @property
-    def unique_where_definite(self) -> bool:
-        """Whether at most one solution has a definite ∂F/∂u: the one continued from f = 0."""
-        return False
 
     @property
     def conditioning_names(self) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ class Helmholtz(Equation):
     """
 
     dependent: ClassVar[tuple[str, ...]] = ("source_amplitude",)
+    self_adjoint: ClassVar[bool] = True
 
     # the square of a larger one is infinite
     wavenumber: float = constant(1.0, Float(-1e150, 1e150))
@@ -60,12 +61,8 @@ class Helmholtz(Equation):
         return "helmholtz" if self.linear else "nonlinear-helmholtz"
 
     @property
-    def linear(self) -> bool:
+    def linear(self) -> bool:  # type: ignore[override]
         return bool(plain(self.nonlinearity) == 0.0)
-
-    @property
-    def self_adjoint(self) -> bool:
-        return True
 
     def definite_on(self, grid: Grid) -> bool:
         if not (grid.walled and self.linear):
@@ -77,7 +74,7 @@ class Helmholtz(Equation):
         return abs(float(plain(self.wavenumber))) * max(grid.lengths) / (2 * math.pi)
 
     @property
-    def jacobian_depends_on(self) -> tuple[str, ...]:
+    def jacobian_depends_on(self) -> tuple[str, ...]:  # type: ignore[override]
         return () if self.linear else ("solution",)
 
     def residual(self, space: Space, u: Tensor, inputs: Tensor) -> Tensor:
@@ -119,7 +116,7 @@ class Helmholtz(Equation):
         return Units(equation, scaled(inputs, -unit), unit, unit)
 
     @property
-    def unique_where_definite(self) -> bool:
+    def unique_where_definite(self) -> bool:  # type: ignore[override]
         # where −J = −Δ − κ² − 3λu² > 0 is a convex set, F is injective on it (reference.semilinear)
         return self.nonlinearity > 0 and self.wavenumber**2 < 2 * math.pi**2
 

@@ -70,6 +70,7 @@ class NavierStokes(Equation):
 
     input_names: ClassVar[tuple[str, ...]] = ("initial vorticity",)
     unknowns: ClassVar[tuple[str, ...]] = ("vorticity",)
+    jacobian_depends_on: ClassVar[tuple[str, ...]] = ("solution",)
     boundary: ClassVar[str] = "torus"
     precision: ClassVar[torch.dtype] = torch.float32
     residual_vanishes: ClassVar[bool] = False
@@ -87,10 +88,6 @@ class NavierStokes(Equation):
     @property
     def name(self) -> str:
         return "kolmogorov" if self.forcing == "kolmogorov" else "navier-stokes"
-
-    @property
-    def jacobian_depends_on(self) -> tuple[str, ...]:
-        return ("solution",)
 
     def constants(self) -> dict[str, Any]:
         # how the residual is taken is named only where it is not the paper's way

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -37,23 +38,15 @@ class Poisson(Equation):
     (1, 1, 16, 16)
     """
 
+    linear: ClassVar[bool] = True
+    self_adjoint: ClassVar[bool] = True
+    jacobian_depends_on: ClassVar[tuple[str, ...]] = ()
+
     scale: float = constant(2.0, FINITE)
     source_amplitude: float = constant(SOURCE_AMPLITUDE, Float(above=0.0, most=1e150))
 
-    @property
-    def linear(self) -> bool:
-        return True
-
-    @property
-    def self_adjoint(self) -> bool:
-        return True
-
     def definite_on(self, grid: Grid) -> bool:
         return grid.walled
-
-    @property
-    def jacobian_depends_on(self) -> tuple[str, ...]:
-        return ()
 
     def residual(self, space: Space, u: Tensor, inputs: Tensor) -> Tensor:
         grid = space.grid

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.grid import Grid, Side
 
 
@@ -109,16 +108,6 @@ class Space:
         """Where the unknowns are, among all values of one sample with the fields last."""
         return self.unknown.movedim(0, -1).flatten().nonzero()[:, 0]
 
-    def interior(self, u: Tensor) -> Tensor:
-        """The values that are not on a Dirichlet end, of fields with one and the same boundary."""
-        self._need_uniform()
-        return self.grid.interior(u)
-
-    def embed(self, values: Tensor) -> Tensor:
-        """Fields from their interior values; zero on the Dirichlet ends."""
-        self._need_uniform()
-        return self.grid.embed(values)
-
     def zero_boundary(self, u: Tensor) -> Tensor:
         """u with zero on the Dirichlet ends of every field."""
         if self.uniform:
@@ -168,8 +157,3 @@ class Space:
                 probe = torch.zeros_like(like)
                 probe[:, number] = points
                 yield number, probe
-
-    def _need_uniform(self) -> None:
-        if not self.uniform:
-            got = ", ".join(f"{field.name} {field.boundary}" for field in self.fields)
-            raise InvalidInput("fields", "one boundary for all fields (see `grids`)", got)
