@@ -17,9 +17,8 @@ from neuralsolver.equations import Darcy
 from neuralsolver.reference import solve_darcy, solve_shifted_laplacian
 from neuralsolver.solvers import TrainedSolver
 from neuralsolver.solvers.batches import solve_batch
-from neuralsolver.solvers.multigrid import MultigridStep
+from neuralsolver.solvers.multigrid import MultigridStep, as_operator
 from neuralsolver.solvers.network_free import without_network
-from neuralsolver.solvers.preconditioner import as_operator
 from neuralsolver.training import load
 
 MOST = 500

@@ -122,3 +122,33 @@ def test_the_library_knows_nothing_of_the_study_and_the_races():
 def test_reference_solvers_do_not_know_torch():
     for path in (PACKAGE / "reference").rglob("*.py"):
         assert "torch" not in path.read_text(), path
+
+
+KINDS = {"Poisson", "Helmholtz", "Darcy", "NavierStokes", "AdvectionDiffusion", "Equation"}
+MAY_ASK = 15
+"""Places that ask which equation they have."""
+MAY_ASK_FOR_THE_BOUNDARY = 16
+"""Places that ask whether an equation lives on the torus or between walls."""
+
+
+def questions(path: Path) -> tuple[int, int]:
+    """How often a file asks for the kind of an equation, and for its boundary."""
+    kinds = boundaries = 0
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+            asked = {getattr(part, "id", "") for part in ast.walk(node.args[1])}
+            kinds += bool(asked & KINDS)
+        if isinstance(node, ast.Compare):
+            left = ast.unparse(node.left)
+            kinds += left.endswith("equation.name")
+            boundaries += left.endswith(".boundary")
+    return kinds, boundaries
+
+
+def test_few_ask_what_kind_of_equation_they_have():
+    """Issue 19: no question about an equation's kind outside equations/ and fields/."""
+    outside = [p for p in PACKAGE.rglob("*.py") if layer_of(p) not in ("equations", "fields")]
+    counts = {str(p.relative_to(PACKAGE)): questions(p) for p in outside}
+    asking = {name: found for name, found in counts.items() if any(found)}
+    assert sum(kinds for kinds, _ in asking.values()) <= MAY_ASK, asking
+    assert sum(found for _, found in asking.values()) <= MAY_ASK_FOR_THE_BOUNDARY, asking

@@ -23,7 +23,7 @@ from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.jacobian import has_sparse_jacobian, sparse_jacobian
 from neuralsolver.solvers.direct import lu_inverse
 from neuralsolver.solvers.krylov import flexible_gmres
-from neuralsolver.solvers.preconditioner import as_operator
+from neuralsolver.solvers.multigrid import as_operator
 from neuralsolver.solvers.solution import Solution
 from neuralsolver.solvers.sparse_newton import Vector
 

@@ -89,7 +89,19 @@ class Directions:
         unit = length.clamp_min(torch.finfo(q.dtype).tiny)[:, None]
         q, z = q / unit, z / unit
         tested = self._tested(z, q)
-        self._hold(z, q)
+        if self.memory is None:
+            # decided once: samples that stop must not change what the others remember
+            self.memory = max(10, int(MEMORY_BYTES / (2 * q.numel() * q.element_size())))
+        if self.images is None or self.directions is None:
+            self.directions, self.images = z[:, None][:, :0], q[:, None][:, :0]
+        room = self.images.shape[1]
+        if self.count >= room and room < self.memory:
+            more = min(room + ROWS, self.memory) - room
+            self.directions = torch.cat([self.directions, z.new_empty(len(z), more, z.shape[1])], 1)
+            self.images = torch.cat([self.images, q.new_empty(len(q), more, q.shape[1])], 1)
+        place = self.count % self.images.shape[1]
+        self.directions[:, place], self.images[:, place] = z, q
+        self.count += 1
         return z, tested, length
 
     def _tested(self, z: Tensor, q: Tensor) -> Tensor:
@@ -99,22 +111,6 @@ class Directions:
         if self.images is None or self.directions is None:
             return z * torch.sign(vecdot(z, q))[:, None]
         return z * torch.sign(vecdot(self.directions[:, 0], self.images[:, 0]))[:, None]
-
-    def _hold(self, direction: Tensor, image: Tensor) -> None:
-        """Hold one more pair, in the place of the oldest where there is no more room."""
-        if self.memory is None:
-            # decided once: samples that stop must not change what the others remember
-            self.memory = max(10, int(MEMORY_BYTES / (2 * image.numel() * image.element_size())))
-        if self.images is None or self.directions is None:
-            self.directions, self.images = _room(direction, 0), _room(image, 0)
-        room = self.images.shape[1]
-        if self.count >= room and room < self.memory:
-            more = min(room + ROWS, self.memory) - room
-            self.directions = torch.cat([self.directions, _room(direction, more)], 1)
-            self.images = torch.cat([self.images, _room(image, more)], 1)
-        place = self.count % self.images.shape[1]
-        self.directions[:, place], self.images[:, place] = direction, image
-        self.count += 1
 
     def keep(self, mask: Tensor) -> None:
         """Forget the samples that have stopped."""
@@ -162,11 +158,6 @@ class Krylov:
             self.step.keep(mask)
 
 
-def _room(like: Tensor, rows: int) -> Tensor:
-    """Room for so many rows beside `like` (samples, points)."""
-    return like.new_empty(len(like), rows, like.shape[1])
-
-
 class Anderson:
     """Anderson mixing of the last `memory` iterates of a step, by their residuals.
 
@@ -200,7 +191,9 @@ class Anderson:
     def _shares(self, move: Tensor, image: Tensor, measured: Tensor) -> Tensor:
         """Hold one more difference, and find γ of all that are held."""
         if self.moves is None or self.images is None or self.products is None:
-            self.moves, self.images = (_room(part, self.memory) for part in (move, image))
+            self.moves, self.images = (
+                part.new_empty(len(part), self.memory, part.shape[1]) for part in (move, image)
+            )
             self.products = image.new_zeros(len(image), self.memory, self.memory)
         place = self.count % self.memory
         self.count += 1

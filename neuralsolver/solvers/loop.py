@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from html import escape
 from typing import Any, TypeVar
 
 import torch
@@ -99,7 +100,6 @@ Observer = Callable[[Observation], None]
 Inverse = Callable[[Tensor], Tensor]
 Iterations = Generator[Observation, None, Solution]
 Start = Generator[Observation, None, Tensor]
-Run = Callable[[Problem, Tensor | None], Iterations]
 Result = TypeVar("Result")
 
 
@@ -107,22 +107,24 @@ Result = TypeVar("Result")
 class Solve:
     """One solve, composed: the problem in its working precision and what is done to it.
 
-    `start` is a field, or a generator that observes how it is found. `finish` goes on from what the
-    loop has reached. `stage` is what the loop itself is called in its observations.
+    `start` is a field, or a generator that observes how it is found. `finishes` continue from what
+    the loop has reached, one after another. `stage` is what observations call the loop.
     """
 
     problem: Problem
     start: Tensor | Start
     stepper: Stepper
     stop: StoppingRule
-    finish: Callable[[Solution], Iterations] | None = None
+    finishes: Sequence[Callable[[Solution], Iterations]] = ()
     stage: str = "solve"
 
     def run(self) -> Iterations:
         """Find the start, iterate, finish."""
         start = self.start if isinstance(self.start, Tensor) else (yield from self.start)
         solution = yield from iterations(self.stepper, self.problem, start, self.stop, self.stage)
-        return solution if self.finish is None else (yield from self.finish(solution))
+        for finish in self.finishes:
+            solution = yield from finish(solution)
+        return solution
 
 
 class Solver(ABC):
@@ -135,6 +137,9 @@ class Solver(ABC):
     >>> stages
     ['solve', 'solve', 'solve']
     """
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
     @abstractmethod
     def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
@@ -225,13 +230,15 @@ def mapped(
         yield change(seen)
 
 
-def in_natural_units(run: Run, problem: Problem, u0: Tensor | None) -> Iterations:
-    """The run of a problem, done in its natural units where it has others."""
+def in_natural_units(
+    compose: Callable[[Problem, Tensor | None], Solve], problem: Problem, u0: Tensor | None
+) -> Iterations:
+    """The solve of a problem, done in its natural units where it has others."""
     found = problem.natural()
     if found is None:
-        return (yield from run(problem, u0))
+        return (yield from compose(problem, u0).run())
     inner, units = found
-    running = run(inner, None if u0 is None else scaled(u0, -units.solution))
+    running = compose(inner, None if u0 is None else scaled(u0, -units.solution)).run()
     solution = yield from mapped(partial(_seen, units=units), running)
     return _returned(solution, problem, units)
 

@@ -3,23 +3,33 @@
 Shapes, mirrors, rings, small grids and boxes of three dimensions have no corrector of their own.
 There a linear equation is solved by the V-cycles of `geometric_multigrid` under flexible GMRES, a
 nonlinear one by Newton's method. The same cycle is the yardstick of the correctors.
+
+SciPy, PyAMG and petsc4py know a preconditioner as something with a shape and a product (`matvec`).
+Ordinary Krylov methods rely on its being linear. A corrector is not: in SciPy's GMRES it stalls,
+and `krylov.flexible_gmres` takes it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import torch
 from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
 
 from neuralsolver.equations import Grid, Problem
+from neuralsolver.errors import InvalidInput
 from neuralsolver.fields.jacobian import sparse_jacobian
 from neuralsolver.solvers.direct import lu_inverse, solve_samples
 from neuralsolver.solvers.geometric_multigrid import Axis, CoarseSolver, Multigrid
 from neuralsolver.solvers.loop import Inverse, State
+from neuralsolver.solvers.sparse_newton import Vector
+
+NOT_LINEAR = "a corrector is no linear operator: use solvers.flexible_gmres, or ask for linear=True"
 
 
 class MultigridStep:
@@ -94,3 +104,38 @@ def _symmetric(grid: Grid, vector: Tensor) -> Tensor:
 def _same_points(problem: Problem) -> bool:
     mask = None if problem.fixed is None else problem.fixed.mask
     return mask is None or bool((mask == mask[:1]).all())
+
+
+def as_operator(
+    problem: Problem, inverse: Callable[[Tensor], Tensor], *, symmetric: bool = False
+) -> LinearOperator:
+    """J⁻¹ over the unknowns of one sample in C order, as `sparse_jacobian` numbers them.
+
+    At points that are known J is the identity, and so is this. One that is `symmetric` in the
+    shares W of the points has the transpose W J⁻¹ W⁻¹, which BiCG and QMR ask for.
+    """
+    if problem.batch > 1:
+        raise InvalidInput("problem", "one sample (Problem.select)", f"{problem.batch} samples")
+    space, like = problem.space, problem.zeros().double()
+    free = torch.ones(1, space.size, dtype=torch.float64)
+    if problem.fixed is not None:
+        free = (~space.flatten(problem.fixed.mask)).double()
+
+    @torch.no_grad()
+    def product(vector: Vector) -> Vector:
+        r = torch.from_numpy(np.array(vector, dtype=np.float64)).view(1, -1)
+        answer = space.flatten(inverse(space.unflatten(r * free, like)))
+        return np.asarray((answer * free + r * (1 - free)).numpy()[0])
+
+    shares = space.weights.numpy()
+
+    def transposed(vector: Vector) -> Vector:
+        found: Vector = shares * product(np.ravel(vector) / shares)
+        return found
+
+    return LinearOperator(
+        (space.size, space.size),
+        matvec=product,
+        rmatvec=transposed if symmetric else None,
+        dtype=np.float64,
+    )

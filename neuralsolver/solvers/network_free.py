@@ -15,6 +15,7 @@ ordinary geometric multigrid.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -113,16 +114,13 @@ def without_network(solver: TrainedSolver, coarsest: int | None = None) -> Netwo
     Between walls, V-cycles down to `coarsest` points a side stand in their place where it is given,
     with sparse factors there; otherwise nothing does.
     """
-    network = solver.network
-    picard = solver.equation.boundary == "torus"
-    shapes = network.reads_shape
-    free = NeuralSolver(
-        None,
-        ScaledIdentity(-1.0 if picard else 0.0, int(shapes)),
-        step_size=1.0,
-        error="integrated_residual" if picard else "scaled_residual",
-        corrector_reads=network.corrector_reads if shapes else ("error",),
-        smoothing=0 if picard else network.smoothing or SWEEPS,
+    network, flow = solver.network, solver.equation.boundary == "torus"
+    channels = int(network.reads_shape)
+    free = _classical_steps(
+        flow,
+        channels=channels,
+        corrector_reads=network.corrector_reads if channels else ("error",),
+        smoothing=0 if flow else network.smoothing or SWEEPS,
         stop=network.stop,
     )
     return NetworkFree(**{**vars(replace(solver, network=free, record={})), "coarsest": coarsest})
@@ -130,12 +128,12 @@ def without_network(solver: TrainedSolver, coarsest: int | None = None) -> Netwo
 
 def picard(problem: Problem) -> NetworkFree:
     """The solver of a flow that needs no network: Picard's steps, mixed, and Newton-Krylov."""
-    network = NeuralSolver(
-        None,
-        ScaledIdentity(-1.0),
-        step_size=1.0,
-        error="integrated_residual",
-        corrector_reads=("error",),
-        smoothing=0,
-    )
-    return NetworkFree(network, problem.equation, problem.resolution, {})
+    return NetworkFree(_classical_steps(flow=True), problem.equation, problem.resolution, {})
+
+
+def _classical_steps(flow: bool, channels: int = 0, **options: Any) -> NeuralSolver:
+    """Picard's corrections of a flow, and none between walls, in the place of a network."""
+    error = "integrated_residual" if flow else "scaled_residual"
+    corrector = ScaledIdentity(-1.0 if flow else 0.0, channels)
+    options = {"corrector_reads": ("error",), **options}
+    return NeuralSolver(None, corrector, step_size=1.0, error=error, **options)

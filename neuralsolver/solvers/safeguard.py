@@ -112,19 +112,6 @@ class Promising:
         return [Status.STALLED if far and verdict is None else verdict for verdict, far in pairs]
 
 
-def in_turn(*finishes: Finish) -> Finish | None:
-    """One finish after another as a single one; none of none."""
-    if not finishes:
-        return None
-
-    def finish(solution: Solution) -> Iterations:
-        for one in finishes:
-            solution = yield from one(solution)
-        return solution
-
-    return finish
-
-
 def _joined(first: Solution, second: Solution, index: Tensor) -> dict[str, Any]:
     """The notes of both; what was carried on counts for the sample whoever's answer it has."""
     notes, name = dict(first.notes), "classical_iterations"

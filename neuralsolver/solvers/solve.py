@@ -92,8 +92,8 @@ class ClassicalSolver(Solver):
             return _labelled(answer, "Picard and Newton-Krylov")
         problem = problem.in_precision(torch.float64)
         given = None if u0 is None else u0.double()
-        run = partial(super().run, **options)
-        answer = yield from in_natural_units(run, problem, given)
+        compose = partial(self.compose, **options)
+        answer = yield from in_natural_units(compose, problem, given)
         return answer.judged(options.get("tolerance") or DEFAULT_TOLERANCE)
 
     def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
@@ -111,7 +111,7 @@ class ClassicalSolver(Solver):
                 solution = yield from polished(solution, tolerance)
             return _labelled(solution, method)
 
-        return Solve(problem, start, stepper, stop, finish)
+        return Solve(problem, start, stepper, stop, [finish])
 
     def _method(self, problem: Problem) -> tuple[Stepper, str]:
         equation, grid = problem.equation, problem.grid

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuralsolver.equations import Equation
 from neuralsolver.equations.base import check_positive
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.solution import Status
@@ -34,19 +33,6 @@ class SolveOptions:
     accelerate: bool | None = None
     polish: bool | None = None
     precision: torch.dtype | None = None
-
-    def polishes(self, equation: Equation) -> bool:
-        """Whether Newton finishes: unless the plain iteration, or a flow's best, is asked for."""
-        if self.polish is not None:
-            return self.polish
-        return self.accelerate is not False and (
-            self.tolerance is not None or equation.residual_vanishes
-        )
-
-    def precision_of(self, equation: Equation) -> torch.dtype:
-        """What an equation is solved in."""
-        fine = self.tolerance is not None and self.tolerance < SINGLE
-        return self.precision or (torch.float64 if fine else equation.precision)
 
     def __post_init__(self) -> None:
         if self.tolerance is not None:

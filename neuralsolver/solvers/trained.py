@@ -52,23 +52,22 @@ from neuralsolver.solvers.loop import (
     in_natural_units,
     iterations,
 )
-from neuralsolver.solvers.multigrid import MultigridStep
+from neuralsolver.solvers.multigrid import NOT_LINEAR, MultigridStep, as_operator
 from neuralsolver.solvers.multilevel import VCycle
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.newton import NewtonStep, polished
 from neuralsolver.solvers.norms import guess_norm, measured_norm
-from neuralsolver.solvers.preconditioner import NOT_LINEAR, as_operator
 from neuralsolver.solvers.safeguard import (
     GIVEN_UP_ABOVE,
     NETWORK,
     Finish,
     Promising,
-    in_turn,
     safeguarded,
 )
 from neuralsolver.solvers.shapes import NeuralCoarseSolver
 from neuralsolver.solvers.solution import Solution
 from neuralsolver.solvers.stopping import (
+    SINGLE,
     FixedSteps,
     ResidualBelow,
     ResidualPlateau,
@@ -202,16 +201,9 @@ class TrainedSolver(Solver):
 
     def run(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Iterations:
         """The solve that `compose` describes, in natural units."""
-        asked = SolveOptions(**options)
-        self.check(problem)
-        problem = problem.in_precision(asked.precision_of(problem.equation))
-        given = None if u0 is None else torch.as_tensor(u0).to(problem.inputs)
-        stop = self._rule(asked)
-
-        def run(inner: Problem, start: Tensor | None) -> Iterations:
-            return (yield from self._composed(inner, start, asked, stop).run())
-
-        solution = yield from in_natural_units(run, problem, given)
+        problem, given, asked, stop = self._asked(problem, u0, options)
+        compose = partial(self._composed, asked=asked, stop=stop)
+        solution = yield from in_natural_units(compose, problem, given)
         solution = solution.judged(stop.tolerance if isinstance(stop, ResidualBelow) else None)
         remarks = self.remarks(problem)
         if not remarks:
@@ -221,11 +213,19 @@ class TrainedSolver(Solver):
 
     def compose(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Solve:
         """A solve with the options `steps` or `tolerance`, `accelerate`, `polish`, `precision`."""
+        return self._composed(*self._asked(problem, u0, options))
+
+    def _asked(
+        self, problem: Problem, u0: Tensor | None, options: Mapping[str, Any]
+    ) -> tuple[Problem, Tensor | None, SolveOptions, StoppingRule]:
+        """What is asked for, checked: the problem and the start in their working precision."""
         asked = SolveOptions(**options)
         self.check(problem)
-        problem = problem.in_precision(asked.precision_of(problem.equation))
+        fine = asked.tolerance is not None and asked.tolerance < SINGLE
+        precision = asked.precision or (torch.float64 if fine else problem.equation.precision)
+        problem = problem.in_precision(precision)
         given = None if u0 is None else torch.as_tensor(u0).to(problem.inputs)
-        return self._composed(problem, given, asked, self._rule(asked))
+        return problem, given, asked, self._rule(asked)
 
     def _composed(
         self, problem: Problem, u0: Tensor | None, asked: SolveOptions, stop: StoppingRule
@@ -240,7 +240,7 @@ class TrainedSolver(Solver):
             start = _near(problem, start)
         accelerated = self._accelerated(step, problem, asked)
         guard, polish = self._guard(problem, u0, asked, stop), self._polish(problem, asked, stop)
-        return Solve(problem, start, accelerated, stop, in_turn(*guard, *polish))
+        return Solve(problem, start, accelerated, stop, [*guard, *polish])
 
     @property
     def has_alternative(self) -> bool:
@@ -281,7 +281,10 @@ class TrainedSolver(Solver):
 
     def _polish(self, problem: Problem, asked: SolveOptions, stop: StoppingRule) -> list[Finish]:
         """Newton's method, where it is asked for; between walls it needs a tolerance to reach."""
-        if not asked.polishes(problem.equation) or isinstance(stop, FixedSteps):
+        best = asked.tolerance is None and not problem.equation.residual_vanishes
+        wanted = asked.accelerate is not False and not best
+        wanted = wanted if asked.polish is None else asked.polish
+        if not wanted or isinstance(stop, FixedSteps):
             return []
         tolerance = stop.tolerance if isinstance(stop, ResidualBelow) else None
         return [partial(polished, tolerance=tolerance)]
@@ -369,8 +372,8 @@ class TrainedSolver(Solver):
             return answer
 
         guard, polish = self._guard(trained, given, asked, stop), self._polish(trained, asked, stop)
-        finish = in_turn(*guard, *polish, cut_to_grid)
-        return Solve(trained, start, step, stop, finish, stage="start")
+        finishes = [*guard, *polish, cut_to_grid]
+        return Solve(trained, start, step, stop, finishes, stage="start")
 
 
 def _solved_directly(problem: Problem) -> bool:

@@ -10,7 +10,7 @@ import torch
 from neuralsolver.data.instances import random_problem
 from neuralsolver.equations import NavierStokes, Problem
 from neuralsolver.models import FNO
-from neuralsolver.solvers import NeuralSolver, Status, TrainedSolver
+from neuralsolver.solvers import NeuralSolver, Status, TrainedSolver, trained
 from neuralsolver.solvers.network_free import without_network
 from neuralsolver.training import load
 
@@ -148,3 +148,11 @@ def test_the_shipped_flows_end_no_worse_under_a_shift(name):
     guarded, free = solver.solve(problem), without_network(solver).solve(problem)
     # rounding, which depends on the batch, moves where Anderson's curve is called flat
     assert (guarded.relative_residual <= free.relative_residual * 1.01).all()
+
+
+def test_a_flow_whose_curve_is_flat_stops_its_network_at_once():
+    problem = Problem.random(FLOW, POINTS, seed=3)
+    seen = []
+    solver_of(random_network(0)).solve(problem, observe=seen.append)
+    with_network = [now.step for now in seen if now.stage == "solve"]
+    assert max(with_network) <= 2 * trained.FLAT_STEPS
