@@ -3,7 +3,14 @@
 First row: the truth with the sensors in it. Then a row for each method: the mean of its samples of
 u, their standard deviation, how far two of them are from the mean, and the mean from the truth. All
 means have one scale, and all that is small another, set by the exact posterior; what leaves it is
-cut off.
+cut off. What is drawn is in sensor-fields.npz:
+
+    <equation>/sensors               (N, 2)      where the input is seen
+    <equation>/input, solution       (n, n)      the truth
+    <equation>/<method>/error        (S, n, n)   samples of the solution minus the truth
+
+A method that has one answer only has one sample. Errors are in half precision: three digits of each
+to look at, whatever its size.
 """
 
 from __future__ import annotations
@@ -17,13 +24,41 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from neuralsolver.plotting.pictures import DIVERGING, SEQUENTIAL, colours, draw
-from paper.sensor_fields import DRAWN
+from neuralsolver.training.library import load_sampler
 from paper.sensor_tables import METHODS, NAMES
-from paper.sensors import EQUATIONS
+from paper.sensors import EQUATIONS, STEPS, Instances, Task
 from paper.style import png
 
 Array = np.ndarray[Any, Any]
+DRAWN = {
+    "exact": None,
+    "diffusion-ens": STEPS,
+    "palette": STEPS,
+    "pcfm": 50,
+    "correction": None,
+    "spline": None,
+}
+"""The methods that are drawn, with their steps."""
+SINGLE = ("correction", "spline")
+SAMPLES = 8
 COLUMNS = ("mean of u", "standard deviation", "a sample − mean", "another", "|mean − truth|")
+
+
+def sensor_fields(evaluation: Any) -> dict[str, Array]:
+    """Samples of one fresh instance of every equation; a study, as the fields of the others."""
+    arrays: dict[str, Array] = {}
+    for name in EQUATIONS:
+        instance = Instances(Task(name, instances=1), evaluation.seed)
+        seen = instance.observed[0]
+        arrays[f"{name}/sensors"] = seen.sensors.positions.astype(np.float32)
+        arrays[f"{name}/input"] = instance.inputs[0, 0].float().numpy()
+        arrays[f"{name}/solution"] = instance.solutions[0, 0].float().numpy()
+        for method, steps in DRAWN.items():
+            count = 1 if method in SINGLE else SAMPLES
+            samples = load_sampler(name, method, steps).sample(seen, count, evaluation.seed)
+            error = (samples.solutions - instance.solutions)[:, 0]
+            arrays[f"{name}/{method}/error"] = error.numpy().astype(np.float16)
+    return arrays
 
 
 def write_sensor_fields(folder: Path, put: Callable[[Path, bytes], None]) -> None:

@@ -19,17 +19,7 @@ from paper.cells import number
 from paper.results import published
 from paper.rows import Row, read_rows
 from paper.sensors import EQUATIONS, SWEPT
-from paper.style import (
-    BLACK,
-    GREY,
-    ORANGE,
-    VERMILION,
-    Style,
-    curve,
-    furnish,
-    png,
-    shared_legend,
-)
+from paper.style import BLACK, GREY, ORANGE, VERMILION, Style, curve, furnish, png, shared_legend
 from paper.typeset import Table, table
 
 NAMES = {"helmholtz": "Helmholtz", "darcy": "Darcy", "poisson": "Poisson"}
@@ -53,6 +43,11 @@ LOOKS = {
     "palette": Style("Palette, one sample", ORANGE, "^", "-."),
     "diffusion-ens": Style("Diffusion ENS, one sample", VERMILION, "D"),
 }
+CALIBRATION = {
+    "error_mean": ".4f", "ratio_mean": ".2f",
+    "coverage_50": ".0%", "coverage_90": ".0%", "crps_ratio": ".2f",
+}  # fmt: skip
+"""Columns of the table of calibration, and their formats."""
 SENSORS = 500
 SMALL = 5e-4
 """Errors below this are printed with an exponent."""
@@ -71,26 +66,25 @@ def write_sensors(folder: Path, put: Callable[[Path, bytes], None]) -> None:
 
 def sparse(rows: Iterable[Row]) -> Table:
     """One sample from 500 sensors of the input: error, its ratio to the floor, residual."""
-    found: dict[tuple[str, str], Row] = {}
-    for measured in rows:
-        asked = (measured["task"], measured["samples"], measured["sensors"])
-        if asked == ("input", 1, SENSORS):
-            key = (measured["equation"], _variant(measured))
-            if key not in found or measured["instances"] > found[key]["instances"]:
-                found[key] = measured
+    asked = ("input", 1, SENSORS)
+    found = {
+        (row["equation"], _variant(row)): row
+        for row in sorted(rows, key=lambda row: row["instances"])
+        if (row["task"], row["samples"], row["sensors"]) == asked
+    }
     lines = []
     for method, label in METHODS.items():
+        chosen = {name: found.get((name, method)) for name in EQUATIONS}
+        measured = [row for row in chosen.values() if row is not None]
         cells: list[str] = []
-        chosen = [found.get((name, method)) for name in EQUATIONS]
-        for name, row in zip(EQUATIONS, chosen, strict=True):
-            cells += [_paper(label, name, "error"), *_cells(row)]
-        seconds = [row["seconds"] for row in chosen if row is not None and row["seconds"]]
-        counts = {row["instances"] for row in chosen if row is not None}
-        steps = {row["steps"] for row in chosen if row is not None} - {None}
-        labels = (label, _joined(counts), _joined(steps), _mean(seconds))
-        lines.append((labels, cells))
+        for name, row in chosen.items():
+            cells += [_paper(label, name), *_cells(row)]
+        columns = ("instances", "steps", "seconds")
+        counts, steps, seconds = ([row[c] for row in measured if row[c]] for c in columns)
+        mean = f"{sum(seconds) / len(seconds):.2f}" if seconds else "—"
+        lines.append(((label, _joined(counts), _joined(steps), mean), cells))
     heads = ("paper L₂", "L₂", "/ exact", "residual")
-    columns = [(NAMES[name], head) for name in EQUATIONS for head in heads]
+    grouped = [(NAMES[name], head) for name in EQUATIONS for head in heads]
     caption = (
         f"Fields from {SENSORS} sensors of the input, one sample: relative L₂ error of u, its "
         "ratio to that of an exact posterior sample on the same instances, mean square residual. "
@@ -98,7 +92,7 @@ def sparse(rows: Iterable[Row]) -> Table:
         "64 × 64 and 1.7 million. What has one answer only (fills, corrections) aims at the mean: "
         "that of the exact posterior has the ratio 0.71. s: CPU seconds of one thread a sample."
     )
-    return table("sensors", caption, "method, instances, steps, s", columns, [lines])
+    return table("sensors", caption, "method, instances, steps, s", grouped, [lines])
 
 
 def other_tasks(rows: Iterable[Row]) -> Table:
@@ -127,13 +121,7 @@ def calibration(rows: Iterable[Row]) -> Table:
     lines = []
     for row in rows:
         if row["samples"] > 1:
-            cells = [
-                _cell(row, "error_mean", ".4f"),
-                _cell(row, "ratio_mean", ".2f"),
-                _cell(row, "coverage_50", ".0%"),
-                _cell(row, "coverage_90", ".0%"),
-                _cell(row, "crps_ratio", ".2f"),
-            ]
+            cells = [_cell(row, name, form) for name, form in CALIBRATION.items()]
             labels = (NAMES[row["equation"]], METHODS[row["method"]], str(row["instances"]))
             lines.append((labels, cells))
     caption = (
@@ -145,41 +133,48 @@ def calibration(rows: Iterable[Row]) -> Table:
     return table("sensors-calibration", caption, "equation, method, instances", columns, [lines])
 
 
-def number_of_sensors(rows: Iterable[Row]) -> Figure:
-    """The error of u against the number of sensors, one panel per equation."""
-    chosen = [row for row in rows if row["instances"] == SWEPT and row["samples"] == 1]
+def _panels(draw: Callable[[Any, str], None], x: str, y: str, scale: str) -> Figure:
+    """One panel per equation, under one legend."""
     figure = Figure(figsize=(11.0, 3.6), layout="constrained")
     for axis, name in zip(figure.subplots(1, 3), EQUATIONS, strict=True):
+        draw(axis, name)
+        axis.set_xscale(scale)
+        axis.set_yscale(scale)
+        furnish(axis, NAMES[name], x, y)
+    shared_legend(figure)
+    return figure
+
+
+def number_of_sensors(rows: Iterable[Row]) -> Figure:
+    """The error of u against the number of sensors."""
+    chosen = [row for row in rows if row["instances"] == SWEPT and row["samples"] == 1]
+
+    def draw(axis: Any, name: str) -> None:
         for method, look in LOOKS.items():
+            wanted = (name, method, "input")
             points = sorted(
                 (row["sensors"], row["error"])
                 for row in chosen
-                if (row["equation"], row["method"], row["task"]) == (name, method, "input")
+                if (row["equation"], row["method"], row["task"]) == wanted
             )
-            if points:
-                curve(axis, [x for x, _ in points], [y for _, y in points], look)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        furnish(axis, NAMES[name], "sensors of the input", "relative L₂ error of u")
-    shared_legend(figure)
-    return figure
+            curve(axis, [x for x, _ in points], [y for _, y in points], look)
+
+    return _panels(draw, "sensors of the input", "relative L₂ error of u", "log")
 
 
 def coverage(rows: Iterable[Row]) -> Figure:
     """The part of the truths that an interval holds, against its promise."""
-    figure = Figure(figsize=(11.0, 3.6), layout="constrained")
-    chosen = [row for row in rows if "calibration" in row]
-    for axis, name in zip(figure.subplots(1, 3), EQUATIONS, strict=True):
+    chosen = [row for row in rows if "calibration" in row and row["method"] in LOOKS]
+
+    def draw(axis: Any, name: str) -> None:
         axis.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
         for row in chosen:
-            if row["equation"] == name and row["method"] in LOOKS:
+            if row["equation"] == name:
+                look = LOOKS[row["method"]]._replace(label=METHODS[row["method"]])
                 xs, ys = zip(*row["calibration"], strict=True)
-                look = LOOKS[row["method"]]
-                label = METHODS[row["method"]]
-                curve(axis, list(xs), list(ys), Style(label, look.colour, look.marker, look.line))
-        furnish(axis, NAMES[name], "central interval", "truths inside")
-    shared_legend(figure)
-    return figure
+                curve(axis, list(xs), list(ys), look)
+
+    return _panels(draw, "central interval", "truths inside", "linear")
 
 
 def _variant(row: Row) -> str:
@@ -202,14 +197,10 @@ def _cell(row: Row, name: str, form: str) -> str:
     return number(value) if abs(value) < SMALL else format(value, form)
 
 
-def _paper(label: str, equation: str, metric: str) -> str:
-    place = ("diffusion_original", label, NAMES[equation], metric)
+def _paper(label: str, equation: str) -> str:
+    place = ("diffusion_original", label, NAMES[equation], "error")
     return str(published()["value"].get(place, "—"))
 
 
-def _joined(values: set[Any]) -> str:
-    return ", ".join(str(value) for value in sorted(values)) or "—"
-
-
-def _mean(values: list[float]) -> str:
-    return f"{sum(values) / len(values):.2f}" if values else "—"
+def _joined(values: list[int]) -> str:
+    return ", ".join(str(value) for value in sorted(set(values))) or "—"

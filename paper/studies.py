@@ -55,7 +55,7 @@ from paper.methods import METHODS, methods_of
 from paper.metrics import four_digits, residual_mse
 from paper.regimes import EXPERIMENTS, Regime
 from paper.residual_floor import residual_floor
-from paper.sensor_fields import sensor_fields
+from paper.sensor_figures import sensor_fields
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 NOISY_START = (
