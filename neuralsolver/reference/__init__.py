@@ -4,11 +4,7 @@ Independent of `neuralsolver.equations`, so that the two check each other.
 """
 
 from neuralsolver.reference.darcy import DarcySolution, solve_darcy
-from neuralsolver.reference.elliptic import (
-    first_eigenvalue,
-    smallest_singular_value,
-    solve_shifted_laplacian,
-)
+from neuralsolver.reference.elliptic import smallest_singular_value, solve_shifted_laplacian
 from neuralsolver.reference.random_fields import box_field, cosine_field, periodic_field, two_phase
 from neuralsolver.reference.semilinear import NewtonResult, solve_semilinear_helmholtz
 from neuralsolver.reference.vorticity import diagonal_forcing, integrate, kolmogorov_forcing
@@ -19,7 +15,6 @@ __all__ = [
     "box_field",
     "cosine_field",
     "diagonal_forcing",
-    "first_eigenvalue",
     "integrate",
     "kolmogorov_forcing",
     "periodic_field",

@@ -43,11 +43,6 @@ def smallest_singular_value(resolution: int, shift: float) -> float:
     return float(np.min(np.abs(laplacian_symbol(resolution) + _checked_shift(shift))))
 
 
-def first_eigenvalue(resolution: int) -> float:
-    """The smallest eigenvalue of −Δ on the grid; 2π² in the limit."""
-    return smallest_singular_value(resolution, 0.0)
-
-
 def shifted_symbol(resolution: int, shift: float, dimension: int = 2) -> Array:
     """The eigenvalues of Δ + shift; `InvalidInput` when one of them vanishes."""
     base = laplacian_symbol(resolution, dimension)

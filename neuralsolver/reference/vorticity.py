@@ -61,18 +61,16 @@ def integrate(
     viscosity: float,
     times: Sequence[float] | Array,
     *,
-    start: float = 0.0,
     tolerance: float = 1e-8,
     step: float | None = None,
 ) -> Array:
     """The vorticity at some times.
 
     Args:
-        initial: The vorticity at time `start`, (B, n, n).
+        initial: The vorticity at t = 0, (B, n, n).
         forcing: f, (n, n).
         viscosity: ν.
-        times: Increasing times, none before `start`. Steps are shortened to land on them exactly.
-        start: The time of `initial`.
+        times: Increasing times from 0 on. Steps are shortened to land on them exactly.
         tolerance: Relative error in time, ‖error‖₂ / ‖w‖₂, aimed at over the whole run.
         step: Fixes the step instead.
 
@@ -83,7 +81,7 @@ def integrate(
         ReferenceFailure: The field ceased to be finite, or the tolerance cannot be met.
     """
     fields, force = _checked_fields(initial, forcing)
-    moments = _checked_times(times, start)
+    moments = _checked_times(times)
     for name, number in (("viscosity", viscosity), ("tolerance", tolerance), ("step", step)):
         if number is not None and not (np.isfinite(number) and number > 0.0):
             raise InvalidInput(name, "a finite number > 0", number)
@@ -92,7 +90,7 @@ def integrate(
     for sample, recorded in zip(fields, frames, strict=True):
         state = flow.to_modes(sample)
         adaptive = _Adaptive(flow, tolerance)
-        moment = start
+        moment = 0.0
         for frame, target in zip(recorded, moments.tolist(), strict=True):
             if target > moment and step is None:
                 state = adaptive.advance(state, moment, target)
@@ -286,9 +284,9 @@ def _checked_fields(initial: npt.ArrayLike, forcing: npt.ArrayLike) -> tuple[Arr
     return fields, force
 
 
-def _checked_times(times: Sequence[float] | Array, start: float) -> Array:
+def _checked_times(times: Sequence[float] | Array) -> Array:
     moments = np.asarray(times, dtype=np.float64)
     increasing = moments.ndim == 1 and len(moments) > 0 and bool((np.diff(moments) > 0.0).all())
-    if not (increasing and np.isfinite(moments).all() and moments[0] >= start):
-        raise InvalidInput("times", f"increasing finite times from start = {start:g} on", times)
+    if not (increasing and np.isfinite(moments).all() and moments[0] >= 0.0):
+        raise InvalidInput("times", "increasing finite times from 0 on", times)
     return moments
