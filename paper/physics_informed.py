@@ -20,17 +20,19 @@ import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from torch.optim.lr_scheduler import MultiStepLR
 
 from neuralsolver.equations import Problem
 from neuralsolver.equations.base import check_positive
 from neuralsolver.errors import InvalidInput
-from neuralsolver.solvers.loop import Iterations, Solve, Solver, State
+from neuralsolver.solvers.loop import Iterations, Observation, Solve, Solver, State, mapped
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.solvers.norms import residual_norm
 from neuralsolver.solvers.solution import Solution
@@ -61,15 +63,23 @@ class InstanceSolver(Solver):
         """The solves of the single samples, one after another."""
         parts = []
         for i in range(problem.batch):
-            one, running = torch.tensor([i]), super().run(problem.select([i]), u0, **options)
-            while True:
-                try:
-                    seen = next(running)
-                except StopIteration as end:
-                    parts.append(end.value)
-                    break
-                yield replace(seen, samples=one)
-        return _joined(problem, parts)
+            place = partial(_placed, torch.tensor([i]))
+            running = super().run(problem.select([i]), u0, **options)
+            parts.append((yield from mapped(place, running)))
+        norms = pad_sequence([part.residual_norms for part in parts], padding_value=torch.nan)
+        return Solution(
+            problem=problem,
+            tensor=torch.cat([part.tensor for part in parts]),
+            status=tuple(part.status[0] for part in parts),
+            residual_norms=norms[..., 0],
+            residual_scale=torch.cat([part.residual_scale for part in parts]),
+            steps=torch.cat([part.steps for part in parts]),
+            seconds=0.0,
+        )
+
+
+def _placed(samples: Tensor, seen: Observation) -> Observation:
+    return replace(seen, samples=samples)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,23 +189,6 @@ class _Update:
             self.schedule.step()
             self.current = self.field(self.problem)
         return self.given.impose(self.current.detach().to(now.u))
-
-
-def _joined(problem: Problem, parts: list[Solution]) -> Solution:
-    """The solutions of the single samples as one."""
-    longest = max(len(part.residual_norms) for part in parts)
-    norms = torch.full((longest, problem.batch), torch.nan, dtype=torch.float64)
-    for i, part in enumerate(parts):
-        norms[: len(part.residual_norms), i] = part.residual_norms[:, 0]
-    return Solution(
-        problem=problem,
-        tensor=torch.cat([part.tensor for part in parts]),
-        status=tuple(part.status[0] for part in parts),
-        residual_norms=norms,
-        residual_scale=torch.cat([part.residual_scale for part in parts]),
-        steps=torch.cat([part.steps for part in parts]),
-        seconds=0.0,
-    )
 
 
 def _perceptron(width: int, depth: int, seed: int) -> nn.Sequential:

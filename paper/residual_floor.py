@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -86,56 +87,34 @@ class _Trajectories:
 
 
 def _floors(flow: _Trajectories, cases: Sequence[tuple[int, int]]) -> Iterator[Row]:
-    for resolution, integrated in cases:
-        w = flow.on(resolution, integrated)
-        still = w[:, :, :1].expand_as(w)
-        for dealiasing in DEALIASING:
-            for order in TIME_ORDERS:
-                residual = replace(flow.equation, time_order=order, dealiasing=dealiasing)
-                yield {
-                    "kind": "floor",
-                    "points": resolution,
-                    "integrated": integrated,
-                    "time_order": order,
-                    "dealiasing": dealiasing,
-                    **_squares(residual, w),
-                    "nothing_moves": _squares(residual, still)["all"],
-                }
+    for points, integrated in cases:
+        w = flow.on(points, integrated)
+        for dealiasing, order in product(DEALIASING, TIME_ORDERS):
+            residual = replace(flow.equation, time_order=order, dealiasing=dealiasing)
+            row = {"kind": "floor", "points": points, "integrated": integrated}
+            row |= {"time_order": order, "dealiasing": dealiasing, **_squares(residual, w)}
+            still = _squares(residual, w[:, :, :1].expand_as(w))["all"]
+            yield {**row, "nothing_moves": still}
 
 
 def _spacings(flow: _Trajectories) -> Iterator[Row]:
-    for every in (1, 2, 4):
+    for every, order in product((1, 2, 4), TIME_ORDERS):
         w = flow.on(SPACING_POINTS, SPACING_POINTS, every)
         spacing = flow.equation.frame_spacing * every / 2
-        for order in TIME_ORDERS:
-            if w.shape[2] <= order:
-                continue
-            residual = replace(
-                flow.equation, frame_spacing=spacing, time_order=order, dealiasing="2/3"
-            )
-            yield {
-                "kind": "spacing",
-                "points": SPACING_POINTS,
-                "frame_spacing": spacing,
-                "time_order": order,
-                **_squares(residual, w),
-            }
+        if w.shape[2] > order:
+            choice: Row = {"frame_spacing": spacing, "time_order": order}
+            residual = replace(flow.equation, dealiasing="2/3", **choice)
+            about = {"kind": "spacing", "points": SPACING_POINTS, **choice}
+            yield {**about, **_squares(residual, w)}
 
 
 def _grids(flow: _Trajectories, grids: Sequence[tuple[int, int]]) -> Iterator[Row]:
     for coarse, fine in grids:
         w, better = flow.on(coarse, coarse), flow.on(coarse, fine)
         size = better.flatten(3).norm(dim=3)
-        worst = ((w - better).flatten(3).norm(dim=3) / size).amax((0, 1))
-        middle = len(worst) // 2
-        yield {
-            "kind": "grid",
-            "points": coarse,
-            "against": fine,
-            "first": float(worst[0]),
-            "middle": float(worst[middle]),
-            "last": float(worst[-1]),
-        }
+        worst = ((w - better).flatten(3).norm(dim=3) / size).amax((0, 1)).tolist()
+        ends = {"first": worst[0], "middle": worst[len(worst) // 2], "last": worst[-1]}
+        yield {"kind": "grid", "points": coarse, "against": fine, **ends}
 
 
 def _squares(equation: NavierStokes, w: Tensor) -> dict[str, float]:

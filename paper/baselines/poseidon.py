@@ -72,18 +72,8 @@ class Poseidon(Backbone):
             check_positive("reach", self.reach)
         self.input_mean, self.input_size = input_mean, input_size
         self.output_size, self.brought = output_size, brought
-        self.scot = ScOT(
-            in_channels,
-            1,
-            image_size=image_size,
-            patch=patch,
-            width=width,
-            depths=depths,
-            heads=heads,
-            skips=skips,
-            window=window,
-            expansion=expansion,
-        )
+        names = ("image_size", "patch", "width", "depths", "heads", "skips", "window", "expansion")
+        self.scot = ScOT(in_channels, 1, **{name: self.arguments[name] for name in names})
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.frames:
