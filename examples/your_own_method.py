@@ -70,7 +70,7 @@ class BarzilaiBorwein(Solver):
 
 def between_walls(experiment: Experiment) -> bool:
     """Where it is compared."""
-    return experiment.equation.boundary == "walls" and not experiment.ablation
+    return experiment.equation.boundary == "dirichlet" and not experiment.ablation
 
 
 def newton_from_operator(setting: Setting) -> Solver:

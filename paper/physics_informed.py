@@ -141,7 +141,7 @@ class PINN(InstanceSolver):
     def optimisation(self, problem: Problem) -> tuple[_Update, int]:
         """Train a network from its random weights."""
         equation = problem.equation
-        if equation.boundary != "walls":
+        if equation.boundary != "dirichlet":
             raise InvalidInput("equation", "a static equation between walls", equation.name)
         network = _perceptron(self.width, self.depth, self.seed).to(problem.inputs.device)
         optimiser = torch.optim.Adam(network.parameters(), self.learning_rate, MOMENTS)

@@ -66,7 +66,7 @@ def unrolled(recipe: str, setting: Setting, stop: StoppingRule | None = None) ->
     """The paper's ENS: a number of corrections, or until `stop`."""
     solver = setting.model(recipe)
     regime = setting.regime
-    if regime.refinement > 1 and regime.equation.boundary == "torus":
+    if regime.refinement > 1 and regime.equation.boundary == "periodic":
         return Configured(solver, {"steps": regime.corrections})
     if regime.refinement > 1:
         grid = solver.resolution * regime.refinement

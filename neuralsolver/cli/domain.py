@@ -73,7 +73,7 @@ class Domain:
         from neuralsolver.data.array_files import read_field, read_mask
         from neuralsolver.data.instances import random_on, read_problem
 
-        if equation.boundary == "torus" and (self.walls is not None or self.mask is not None):
+        if equation.boundary == "periodic" and (self.walls is not None or self.mask is not None):
             raise InvalidInput("--walls and --mask", "an equation with walls", equation.name)
         mask = None if self.mask is None else read_mask("--mask", self.mask)
         lengths, sides = self.grid_options()

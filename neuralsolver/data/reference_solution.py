@@ -74,7 +74,7 @@ class ReferenceSolution:
 @singledispatch
 def solve_reference(equation: Equation, drawn: Array) -> ReferenceSolution:
     """The solutions for the drawn fields (B, C, n, n); by default damped Newton from zero."""
-    if equation.boundary != "walls" or equation.frames:
+    if equation.boundary != "dirichlet" or equation.frames:
         expected = "an equation with a solver registered in neuralsolver.data.reference_solution"
         raise InvalidInput("equation", expected, equation.name)
     # one sample at a time, so that no sample depends on its neighbours

@@ -255,7 +255,7 @@ def _attributes(spec: DatasetSpec) -> dict[str, Any]:
     described["format"] = FORMAT
     described["fingerprint"] = spec.fingerprint
     described["units"] = "dimensionless; lengths in sides of the unit square"
-    torus = spec.equation.boundary == "torus"
+    torus = spec.equation.boundary == "periodic"
     described["grid"] = "r = i/n, periodic" if torus else "r = i/(n-1), walls included"
     times = getattr(spec.equation, "frame_times", None)
     if times is not None:

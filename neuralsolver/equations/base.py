@@ -52,8 +52,8 @@ class Equation(ABC):
 
     input_names: ClassVar[tuple[str, ...]] = ("source",)
     unknowns: ClassVar[tuple[str, ...]] = ("solution",)
-    boundary: ClassVar[str] = "walls"
-    """The ends of every axis: "walls", where u is known, or "torus"."""
+    boundary: ClassVar[str] = "dirichlet"
+    """The ends of every axis: "dirichlet", where u is known, or "periodic"."""
     precision: ClassVar[torch.dtype] = torch.float64
     """What it is solved in: float64, unless errors stay far above what float32 resolves."""
     residual_vanishes: ClassVar[bool] = True
@@ -177,7 +177,7 @@ class Equation(ABC):
 
     def grid(self, resolution: int) -> Grid:
         """The points of the unit square (or cube), `resolution` along each axis."""
-        return unit_grid(self.boundary == "torus", *self.dimension * (resolution,))
+        return unit_grid(self.boundary == "periodic", *self.dimension * (resolution,))
 
     def smallest_singular_value(
         self, grid: Grid, inputs: Tensor, fixed_inside: bool = False
@@ -244,7 +244,7 @@ class Equation(ABC):
         """Raise InvalidInput when a grid is too small (or odd, on the torus) for the equation."""
         if resolution < self.minimum_resolution:
             raise InvalidInput("resolution", f"at least {self.minimum_resolution}", resolution)
-        if self.boundary == "torus" and resolution % 2:
+        if self.boundary == "periodic" and resolution % 2:
             raise InvalidInput("resolution", "an even number on the torus", resolution)
 
     def check_inputs(self, inputs: Tensor) -> None:

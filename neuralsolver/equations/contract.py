@@ -100,7 +100,7 @@ def _wrong_walls(problem: Problem, u: Tensor) -> Iterator[str]:
         yield "the residual is not zero on the walls" + _of(problem, index)
     if not torch.equal(problem.impose(u), u):
         yield "imposing the known values twice is not imposing them once"
-    if problem.equation.boundary == "walls" and not problem.equation.frames:
+    if problem.equation.boundary == "dirichlet" and not problem.equation.frames:
         free = space.flatten(problem.impose(u + 1.0)) - space.flatten(u)
         if not bool((free == 1.0).all() | torch.isclose(free, torch.ones_like(free)).all()):
             yield "impose changes points that are not on the walls"
@@ -108,7 +108,7 @@ def _wrong_walls(problem: Problem, u: Tensor) -> Iterator[str]:
 
 def _wrong_lengths(problem: Problem, u: Tensor) -> Iterator[str]:
     """A residual that takes every box for the unit square."""
-    if problem.equation.boundary == "torus":
+    if problem.equation.boundary == "periodic":
         return
     longer = replace(problem.grid, lengths=tuple(2.0 * side for side in problem.grid.lengths))
     try:
@@ -146,7 +146,7 @@ def _wrong_jacobian(problem: Problem, u: Tensor, v: Tensor, index: int) -> Itera
     middle: tuple[Any, ...] = (slice(None), index, ..., *equation.dimension * (centre,))
     direction[middle] = 1.0
     here = _along(problem, u, direction)
-    if equation.boundary == "walls":
+    if equation.boundary == "dirichlet":
         yield from (wrong + which for wrong in _wrong_reach(equation, here, centre))
     swapped = Problem(equation, problem.inputs.flip(0))
     others = {"inputs": (swapped, u), "solution": (problem, v)}

@@ -122,10 +122,10 @@ def asked_grid(equation: Equation, axes: Axes, points: tuple[int, ...]) -> Grid:
     stated = len(set(points)) == 1 and len(points) == equation.dimension
     if lengths is None and sides is None and stated:
         return equation.grid(points[0])
-    if equation.boundary == "torus":
+    if equation.boundary == "periodic":
         got = f"{points}, lengths {lengths}, sides {sides}"
         raise InvalidInput("grid", f"the unit square, which is all {equation.name} knows", got)
-    return Grid.with_sides(points, lengths, sides or ("walls",) * len(points))
+    return Grid.with_sides(points, lengths, sides or ("dirichlet",) * len(points))
 
 
 def input_tensor(
@@ -150,7 +150,7 @@ def input_tensor(
     tensor = real_tensor(names, inputs, complex_too=pairs)
     logical = len(logical_names(channels) if tensor.is_complex() else channels)
     batched, got = tensor.dim() - dimension, tuple(tensor.shape)
-    square = equation.boundary == "torus"
+    square = equation.boundary == "periodic"
     if batched not in (0, 1, 2) or (square and len(set(got[-dimension:])) > 1):
         kind = "square field" if square else "field"
         expected = f"a {kind} ({', '.join('n' * dimension)}) or a batch of them"

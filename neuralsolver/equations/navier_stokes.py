@@ -71,7 +71,7 @@ class NavierStokes(Equation):
     input_names: ClassVar[tuple[str, ...]] = ("initial vorticity",)
     unknowns: ClassVar[tuple[str, ...]] = ("vorticity",)
     jacobian_depends_on: ClassVar[tuple[str, ...]] = ("solution",)
-    boundary: ClassVar[str] = "torus"
+    boundary: ClassVar[str] = "periodic"
     precision: ClassVar[torch.dtype] = torch.float32
     residual_vanishes: ClassVar[bool] = False
     numerics: ClassVar[tuple[str, ...]] = ("time_order", "dealiasing")

@@ -41,7 +41,7 @@ Side = str | tuple[str, str]
 """Both ends of an axis: "dirichlet", "neumann" (zero flux) or "periodic", or a pair of the first
 two. "walls" and "flux" are older words for these."""
 
-_SIDE = {"dirichlet": "walls", "neumann": "flux"}
+_OLDER_WORDS = {"walls": "dirichlet", "flux": "neumann"}
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,14 @@ class Grid:
     ) -> Grid:
         """A box of which every axis has its own kind of ends."""
         pairs = [tuple(side) if isinstance(side, list | tuple) else (side, side) for side in sides]
-        pairs = [tuple(_SIDE.get(str(word), word) for word in pair) for pair in pairs]
+        pairs = [tuple(_OLDER_WORDS.get(str(word), word) for word in pair) for pair in pairs]
         for pair in pairs:
-            both = len(pair) == 2 and all(end in ("walls", "flux") for end in pair)
+            both = len(pair) == 2 and all(end in ("dirichlet", "neumann") for end in pair)
             if not (both or pair == ("periodic", "periodic")):
                 expected = "for every axis dirichlet, neumann, periodic or a pair of the first two"
                 raise InvalidInput("sides", expected, sides)
         periodic = tuple(pair[0] == "periodic" for pair in pairs)
-        mirrors = tuple((pair[0] == "flux", pair[1] == "flux") for pair in pairs)
+        mirrors = tuple((pair[0] == "neumann", pair[1] == "neumann") for pair in pairs)
         unit = (1.0,) * len(shape)
         return cls(tuple(shape), tuple(map(float, lengths or unit)), periodic, mirrors)
 

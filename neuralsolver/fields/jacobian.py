@@ -139,7 +139,7 @@ def field_units(problem: Problem) -> Tensor:
 
 def has_sparse_jacobian(problem: Problem) -> bool:
     """Whether `sparse_jacobian` serves a problem: nothing moves, no spectrum."""
-    return problem.equation.boundary == "walls" and not problem.equation.frames
+    return problem.equation.boundary == "dirichlet" and not problem.equation.frames
 
 
 def sparse_jacobian(problem: Problem, u: Tensor) -> list[Any]:

@@ -99,7 +99,7 @@ class NetworkFree(TrainedSolver):
     has_alternative = False
 
     def _stepper(self, problem: Problem) -> Stepper:
-        if problem.equation.boundary == "torus":
+        if problem.equation.boundary == "periodic":
             return self.network.stepper()  # what inverts L mode by mode is at home on any grid
         if self.coarsest is None or self.why_no_network(problem) is not None:
             return super()._stepper(problem)
@@ -114,7 +114,7 @@ def without_network(solver: TrainedSolver, coarsest: int | None = None) -> Netwo
     Between walls, V-cycles down to `coarsest` points a side stand in their place where it is given,
     with sparse factors there; otherwise nothing does.
     """
-    network, flow = solver.network, solver.equation.boundary == "torus"
+    network, flow = solver.network, solver.equation.boundary == "periodic"
     channels = int(network.reads_shape)
     free = _classical_steps(
         flow,

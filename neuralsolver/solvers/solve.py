@@ -87,7 +87,7 @@ class ClassicalSolver(Solver):
 
     def run(self, problem: Problem, u0: Tensor | None = None, **options: Any) -> Iterations:
         """The solve of `compose` in natural units and float64."""
-        if problem.equation.boundary == "torus":
+        if problem.equation.boundary == "periodic":
             answer = yield from picard(problem).run(problem, u0, **options)
             return _labelled(answer, "Picard and Newton-Krylov")
         problem = problem.in_precision(torch.float64)

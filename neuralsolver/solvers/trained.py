@@ -118,7 +118,7 @@ class TrainedSolver(Solver):
         """Raise InvalidInput for a problem these networks cannot be applied to."""
         trained, given = self.equation, problem.equation
         if self.network.reads_shape:
-            if given.boundary != "walls" or given.frames or not given.linear:
+            if given.boundary != "dirichlet" or given.frames or not given.linear:
                 raise InvalidInput("problem", "a linear equation between walls", given.name)
             return
         if given.conditioning_names != trained.conditioning_names:
@@ -129,7 +129,7 @@ class TrainedSolver(Solver):
             raise InvalidInput("problem", f"an equation for {names}", given.name)
         if given.frames != trained.frames:
             raise InvalidInput("frames", f"{trained.frames}, as trained", given.frames)
-        predicts = self.network.corrector is None and trained.boundary == "walls"
+        predicts = self.network.corrector is None and trained.boundary == "dirichlet"
         if predicts and not (problem.on_native_grid and problem.resolution == self.resolution):
             expected = f"{self.resolution} points a side of the unit square"
             raise InvalidInput("resolution", expected, problem.grid.shape)
@@ -137,7 +137,7 @@ class TrainedSolver(Solver):
     def why_no_network(self, problem: Problem) -> str | None:
         """Why the corrector cannot serve a problem, if so: then it is solved without."""
         grid = problem.grid
-        if problem.equation.boundary == "torus":
+        if problem.equation.boundary == "periodic":
             return None
         if _solved_directly(problem):
             across = problem.equation.wavelengths_on(grid)
@@ -232,7 +232,7 @@ class TrainedSolver(Solver):
     ) -> Solve:
         """The solve of a problem that is checked and in its working precision."""
         u0 = None if u0 is None else problem.impose(u0)
-        if problem.equation.boundary == "torus" and problem.resolution < self.resolution:
+        if problem.equation.boundary == "periodic" and problem.resolution < self.resolution:
             return self._elsewhere(problem, u0, asked, stop)
         step = self._stepper(problem)
         start = self._start(problem, step, asked, stop) if u0 is None else u0
@@ -251,7 +251,7 @@ class TrainedSolver(Solver):
         self, problem: Problem, u0: Tensor | None, asked: SolveOptions, stop: StoppingRule
     ) -> list[Finish]:
         """A second solve without the network, unless its bare iteration is what is asked for."""
-        flow = problem.equation.boundary == "torus"
+        flow = problem.equation.boundary == "periodic"
         bare = isinstance(stop, FixedSteps) or (flow and asked.accelerate is False)
         if bare or not self.has_alternative or self.why_no_network(problem):
             return []
@@ -259,7 +259,7 @@ class TrainedSolver(Solver):
         def alternative(samples: Tensor, start: Tensor | None) -> Solve:
             from neuralsolver.solvers.network_free import FEW_POINTS, without_network
 
-            walls = self.equation.boundary == "walls"
+            walls = self.equation.boundary == "dirichlet"
             other = without_network(self, FEW_POINTS if walls else None)
             options = {**vars(asked), "polish": False}
             return other.compose(problem.select(samples), start, **options)
@@ -291,7 +291,7 @@ class TrainedSolver(Solver):
 
     def _stepper(self, problem: Problem) -> Stepper:
         """Corrections on the trained grid or a finer one, or what does without."""
-        if problem.equation.boundary == "torus":
+        if problem.equation.boundary == "periodic":
             return SpectralStep(self.network, self.resolution)
         if _solved_directly(problem):
             return DirectStep.of(problem)

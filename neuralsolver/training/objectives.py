@@ -116,7 +116,7 @@ def relative_h1(solver: NeuralSolver, batch: Batch) -> Iterator[Tensor]:
     """H¹ distance of the prediction over the H¹ norm of the truth; differences end at the walls,
     or go around the torus."""
     error = solver.predict(batch.problem) - batch.target
-    around = batch.problem.equation.boundary == "torus"
+    around = batch.problem.equation.boundary == "periodic"
     yield (h1_norm(error, around) / h1_norm(batch.target, around)).mean()
 
 

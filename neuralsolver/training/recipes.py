@@ -82,7 +82,7 @@ def _build(
     if units is not None:
         sizes = [units[read] for read in reads for _ in range(channels[read])]
         more = {**more, "input_sizes": sizes, "output_size": units["solution"]}
-    padding = "circular" if equation.boundary == "torus" else "zeros"
+    padding = "circular" if equation.boundary == "periodic" else "zeros"
     return build(
         row.model,
         in_channels=sum(channels[read] for read in reads),

@@ -121,7 +121,7 @@ def _smooth(noise: Array) -> Array:
 def _wall_distance(problem: Problem) -> npt.NDArray[np.float64]:
     """Distance of every grid point from the nearest wall."""
     equation = problem.equation
-    if equation.boundary != "walls":
+    if equation.boundary != "dirichlet":
         raise InvalidInput("equation", "a static equation between walls", equation.name)
     line = np.linspace(0.0, 1.0, problem.resolution)
     line = np.minimum(line, 1 - line)

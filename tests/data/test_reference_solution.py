@@ -89,7 +89,7 @@ def test_the_default_solver_flags_what_it_cannot_solve():
 def test_a_periodic_equation_needs_a_solver_of_its_own():
     @dataclass(frozen=True)
     class Transport(AllenCahn):
-        boundary = "torus"
+        boundary = "periodic"
 
     with pytest.raises(InvalidInput, match="registered"):
         solve_reference(Transport(), draw(Transport()))
