@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import ndimage
@@ -141,7 +142,7 @@ def nested(problem: WaveOperator, linear: Complex) -> WaveAnswer:
     points = problem.slowness.shape[0] // 2
     coarse = WaveOperator(
         _resized(problem.slowness, points),
-        _resized(problem.source.real, points) + 1j * _resized(problem.source.imag, points),
+        _resized(problem.source, points),
         wavenumber,
         problem.strength,
         problem.order,
@@ -149,15 +150,12 @@ def nested(problem: WaveOperator, linear: Complex) -> WaveAnswer:
     )
     scaled, _, first, unit = coarse.normalised()
     found = newton_krylov(replace(scaled, strength=coarse.strength * unit**2), first)
-    field = coarse.embed(unit * found.u)
-    fine = problem.slowness.shape[0]
-    start = inner(_resized(field.real, fine) + 1j * _resized(field.imag, fine))
+    start = inner(_resized(coarse.embed(unit * found.u), problem.slowness.shape[0]))
     return newton_krylov(problem, start if found.converged else linear)
 
 
-def _resized(field: Real, points: int) -> Real:
-    resized: Real = ndimage.zoom(field, points / field.shape[0], order=3, grid_mode=False)
-    return resized
+def _resized(field: Any, points: int) -> Any:
+    return ndimage.zoom(field, points / field.shape[0], order=3, grid_mode=False)
 
 
 class TrainingStarts:

@@ -28,11 +28,9 @@ from torch import Tensor
 from neuralsolver.data.reference_solution import solve_reference
 from neuralsolver.equations import Observed, Problem, Sensors, equation_named
 from neuralsolver.samplers import ExactPosterior, Samples
-from neuralsolver.samplers.diffusion_ens import finish
 from neuralsolver.solvers.norms import relative_error
 from neuralsolver.training.card import CARD, machine, read_card
-from neuralsolver.training.library import SHIPPED, load, load_sampler
-from paper.baselines.projection import finish_by_least_norm
+from neuralsolver.training.library import SHIPPED, load_sampler
 from paper.metrics import four_digits, residual_mse
 from paper.rows import Row, append_row, combined, read_rows
 from paper.versions import version_of
@@ -163,10 +161,9 @@ Report = Callable[[float, str], None]
 
 
 @torch.no_grad()
-def measure(case: Case, instances: Instances, drawn: list[Samples] | None = None) -> Row:
-    """The row of one case; `drawn` are its samples where they exist already."""
-    if drawn is None:
-        drawn = draw(case, instances)
+def measure(case: Case, instances: Instances) -> Row:
+    """The row of one case."""
+    drawn = draw(case, instances)
     errors = instances.errors([sample.solutions[0] for sample in drawn])
     inputs = torch.stack([sample.inputs[0] for sample in drawn])
     residual = torch.cat([residual_mse(s.problem, s.solutions) for s in drawn]).mean()
@@ -256,23 +253,14 @@ def _scores(samples: Sequence[Samples], solutions: Tensor) -> float:
     return float(torch.stack(scores).mean())
 
 
-def draw(case: Case, instances: Instances, base: list[Samples] | None = None) -> list[Samples]:
-    """The samples of a case with what they cost; `base` are those that it only has to finish."""
-    name = case.task.equation
-    if base is None:
-        guided = case.method == "diffusion-ens" and "solution" in case.task.sees
-        method = "diffusion-ens-guided" if guided else case.method
-        sampler = load_sampler(name, method, case.steps)
-        begin = time.process_time()
-        drawn = sampler.sample_each(instances.observed, case.task.samples, instances.seeds)
-        spent = 0.0
-    else:
-        solver, spent = load(name), base[0].notes["cpu_seconds"]
-        sizes = load_sampler(name, "palette").denoiser.sizes  # type: ignore[attr-defined]
-        begin = time.process_time()
-        by_solver = case.method.endswith("+ens")
-        drawn = finish(base, sizes, solver) if by_solver else finish_by_least_norm(base)
-    spent += (time.process_time() - begin) / len(drawn)
+def draw(case: Case, instances: Instances) -> list[Samples]:
+    """The samples of a case with what they cost."""
+    guided = case.method == "diffusion-ens" and "solution" in case.task.sees
+    method = "diffusion-ens-guided" if guided else case.method
+    sampler = load_sampler(case.task.equation, method, case.steps)
+    begin = time.process_time()
+    drawn = sampler.sample_each(instances.observed, case.task.samples, instances.seeds)
+    spent = (time.process_time() - begin) / len(drawn)
     return [replace(s, notes={**s.notes, "cpu_seconds": spent}) for s in drawn]
 
 
@@ -295,16 +283,12 @@ def evaluate_sensors(
         and {**case.key, "seed": seed} not in measured
     ]
     instances: Instances | None = None
-    drawn: dict[str, list[Samples]] = {}
     for number, case in enumerate(missing):
         if report is not None:
             report(number / len(missing), f"{case.task.equation} {case.method}")
         if instances is None or instances.task != case.task:
-            instances, drawn = Instances(case.task, seed), {}
-        base, _, finished = case.method.partition("+")
-        samples = draw(case, instances, drawn.get(base) if finished else None)
-        drawn[case.method] = samples
-        append_row(file, measure(case, instances, samples))
+            instances = Instances(case.task, seed)
+        append_row(file, measure(case, instances))
     return file
 
 
