@@ -28,7 +28,7 @@ def evaluate(
     *,
     method: Annotated[list[str] | None, typer.Option(help="Only this method; repeatable.")] = None,
     regime: Annotated[list[str] | None, typer.Option(help="Only this regime; repeatable.")] = None,
-    scale: Annotated[str, typer.Option(help="paper, desk or tiny.")] = "desk",
+    scale: Annotated[str, typer.Option(help="paper, small or tiny.")] = "small",
     seed: Annotated[int, typer.Option(help="Seed of the test data."), SEED] = 20_412,
     samples: Annotated[
         int | None,

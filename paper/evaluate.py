@@ -64,7 +64,7 @@ class Evaluation:
     @property
     def file(self) -> Path:
         """The rows."""
-        return self.results / self.scale.name / f"{self.experiment.name}.jsonl"
+        return self.results / self.scale.written / f"{self.experiment.name}.jsonl"
 
     @property
     def resolution(self) -> int:
@@ -150,7 +150,7 @@ class Evaluation:
             "experiment": self.experiment.name,
             "regime": regime.key,
             "method": method.key,
-            "scale": self.scale.name,
+            "scale": self.scale.written,
             "seed": self.seed,
             "resolution": subject.problem.resolution,
             "rejected": drawn.rejected,
@@ -181,7 +181,7 @@ class Evaluation:
     def place(self, recipe: str) -> Path:
         """The folder of a recipe's model: the shipped one, or that of its run."""
         name = f"{self.experiment.equation.name}-{recipe}"
-        if self.scale.name == "desk" and not self.experiment.ablation and name in shipped():
+        if self.scale.name == "small" and not self.experiment.ablation and name in shipped():
             return SHIPPED / name
         return self._training(recipe).folder(self.runs) / "model"
 

@@ -384,7 +384,7 @@ STUDIES: dict[str, Callable[[Evaluation], Any]] = {
 def study_file(name: str, evaluation: Evaluation) -> Path:
     """The file of a study, made if it is not there."""
     kind = "npz" if name.endswith("fields") else "json"
-    file = evaluation.results / evaluation.scale.name / f"{name}.{kind}"
+    file = evaluation.results / evaluation.scale.written / f"{name}.{kind}"
     if file.exists():
         return file
     found = STUDIES[name](evaluation)

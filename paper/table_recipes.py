@@ -94,7 +94,7 @@ for _where, _usual in (
     (moving, {"input_size": 0.4, "output_size": 0.4}),
 ):
     network("scot", "paper", "poseidon", _where, **SIZES["B"], **_usual)
-    network("scot", "desk", "poseidon", _where, image_size=64, width=32, depths=[2, 2, 2],
+    network("scot", "small", "poseidon", _where, image_size=64, width=32, depths=[2, 2, 2],
             heads=[2, 4, 8], skips=[1, 1, 0], window=8, **_usual)
     network("scot", "tiny", "poseidon", _where, image_size=16, patch=2, width=8, depths=[2, 2],
             heads=[1, 2], skips=[1, 0], window=4, **_usual)
@@ -161,8 +161,8 @@ for _label, _lifting, _projection in (
         _label,
         "fno",
         paper={"width": 64, "layers": 4, "max_wavenumber": [10, 10], **_ends},
-        desk={"width": 24, "layers": 4, "max_wavenumber": [8, 8], **_ends},
+        small={"width": 24, "layers": 4, "max_wavenumber": [8, 8], **_ends},
         tiny={"width": 8, "layers": 2, "max_wavenumber": [4, 4], **_ends},
     )
 _multipliers = {"width": 8, "multipliers": [1, 2]}
-backbone("unet", "U-net", "unet", paper={"width": 64}, desk={"width": 16}, tiny=_multipliers)
+backbone("unet", "U-net", "unet", paper={"width": 64}, small={"width": 16}, tiny=_multipliers)

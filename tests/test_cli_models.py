@@ -46,7 +46,7 @@ def test_train_continue_and_find(tmp_path, capsys):
         (["--plan", "seed=3"], ["--plan", "seed"]),
         (["--plan", "batches=many"], ["batches", "whole number", "many"]),
         (["--recipe", "magic"], ["recipe", "contractive", "magic"]),
-        (["--scale", "huge"], ["scale", "desk", "huge"]),
+        (["--scale", "huge"], ["scale", "small", "huge"]),
         (["--budget-minutes", "1", "--plan", "batches=3"], ["--budget-minutes", "batches"]),
     ],
 )

@@ -185,7 +185,7 @@ def test_demo_prints_the_table_and_draws_the_picture(tmp_path, capsys):
 
 def test_the_recipes_rank_as_the_readme_says(tmp_path):
     here = Evaluation(
-        EXPERIMENTS["helmholtz"], SCALES["desk"], tmp_path, data=tmp_path, seed=1, samples=2
+        EXPERIMENTS["helmholtz"], SCALES["small"], tmp_path, data=tmp_path, seed=1, samples=2
     )
     rows = here.run(["fno", "ens", "ens-contractive", "reference"], ["in-distribution"])
     error = {row["method"]: row["error"] for row in rows}

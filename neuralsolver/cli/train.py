@@ -22,7 +22,7 @@ def train(
     ] = None,
     *,
     recipe: Annotated[str, typer.Option(help="How; `ens list` shows all.")] = "contractive",
-    scale: Annotated[str, typer.Option(help="paper, desk or tiny.")] = "desk",
+    scale: Annotated[str, typer.Option(help="paper, small or tiny.")] = "small",
     dataset: Annotated[
         Path | None,
         typer.Option(

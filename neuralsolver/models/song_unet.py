@@ -7,7 +7,7 @@ number c that says how much noise there is enters every block: Fourier features 
 layers, one linear map per block. At the coarsest grid a block attends to all of its points.
 
 `patch` folds p × p points into channels before the first layer and unfolds them after the last (a
-quarter of the cost for p = 2): the desk size. The paper's size, 54 million weights, is the same
+quarter of the cost for p = 2): the small size. The paper's size, 54 million weights, is the same
 class with width 128, multipliers (2, 2, 2), four blocks a level and no folding.
 """
 

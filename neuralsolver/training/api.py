@@ -35,7 +35,7 @@ def train(
     equation: Equation,
     *,
     recipe: str = "contractive",
-    scale: str | Scale = "desk",
+    scale: str | Scale = "small",
     runs: str | Path = "runs",
     data: str | Path | None = None,
     seed: int = 0,
@@ -58,7 +58,7 @@ def train(
     Args:
         equation: The equation.
         recipe: How; `ens list` shows all, `register_backbone` adds some.
-        scale: "tiny", "desk" or "paper", or one of your own.
+        scale: "tiny", "small" or "paper", or one of your own.
         runs: Folder of the runs.
         data: Folder of the datasets; $ENS_DATA or ./data unless given.
         seed: Seed of weights and batches.

@@ -134,6 +134,8 @@ def read_card(folder: Path) -> dict[str, Any]:
     except (InvalidInput, KeyError, TypeError) as error:
         got = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise FileDamaged(str(path), "a card with all of its fields", got) from None
+    if description.get("scale") == "desk":
+        description["scale"] = "small"
     return description
 
 

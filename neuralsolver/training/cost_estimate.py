@@ -121,7 +121,7 @@ def _batch(training: Training, stage: Stage, count: int) -> Batch:
     if preset(training.recipe, training.equation).reads == "shape":
         problem = ShapedExamples(count, stage.resolution, 0).posed(range(count))[0]
     else:
-        equation = training.drawn
+        equation = training.equation
         problem = Problem.random(equation, stage.resolution, count).in_precision(equation.precision)
     noise = torch.randn(problem.zeros().shape, generator=torch.Generator().manual_seed(0))
     target = problem.impose(noise.to(problem.inputs))

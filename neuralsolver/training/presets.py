@@ -6,7 +6,6 @@ so an equation of your own trains like those that declare the same.
 
 contractive      scaled residual, contraction objective on replayed iterates; the corrector reads
                  the error and what the Jacobian depends on
-…-varied         the same on media of many contrasts
 paper            raw residual, reconstruction objective, K = 5, everything is read   (Sec. 4, B)
 shapes           contractive on random shapes: the corrector reads which points are solved for,
                  and serves every equation −∇·(a∇u) = f
@@ -16,8 +15,8 @@ fno, pino        a plain Fourier neural operator with the relative H¹ loss, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from neuralsolver.equations import Equation
@@ -52,14 +51,13 @@ def varying(equation: Equation) -> bool:
     return static(equation) and "inputs" in equation.jacobian_depends_on
 
 
-def porous(equation: Equation) -> bool:
-    """A flow through a medium of which there are several kinds."""
-    return static(equation) and "medium" in equation.constants()
-
-
 def kolmogorov(equation: Equation) -> bool:
     """The paper gives this flow a step size of its own; it has twice the frames of the other."""
     return equation.name == "kolmogorov"
+
+
+OLD_NAME = "desk"
+"""What the scale "small" is called in cards, rows and folders that were written earlier."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +82,11 @@ class Scale:
     effort: float = 1.0
     moving_effort: float = 1.0
 
+    @property
+    def written(self) -> str:
+        """Its name in the names of folders: runs and results of "small" are called "desk"."""
+        return OLD_NAME if self.name == "small" else self.name
+
     def effort_on(self, equation: Equation) -> float:
         """The share of the official optimisation steps per instance."""
         return self.moving_effort if moving(equation) else self.effort
@@ -94,7 +97,7 @@ SCALES = {
     for scale in (
         Scale("paper", 128, 1000, 32, 24, batches=160_000, ablation_batches=160_000),
         Scale(
-            "desk",
+            "small",
             64,
             1000,
             8,
@@ -136,42 +139,42 @@ CNN: dict[str, Any] = {"lifting": "cnn", "projection": "cnn"}
 network("corrector", "tiny", "fno", boxed, width=4, layers=2, max_wavenumber=[2, 2, 2], **CNN,
         cnn_layers=2)
 network("corrector", "paper", "fno", width=64, layers=4, max_wavenumber=[10, 10], **CNN)
-network("corrector", "desk", "fno", width=24, layers=4, max_wavenumber=[10, 10], **CNN)
+network("corrector", "small", "fno", width=24, layers=4, max_wavenumber=[10, 10], **CNN)
 network("corrector", "tiny", "fno", width=8, layers=2, max_wavenumber=[4, 4], **CNN)
 # in three dimensions, where it begins from nothing
 network("corrector", "box", "fno", boxed, width=12, layers=4, max_wavenumber=[6, 6, 6], **CNN,
         cnn_layers=2)
 network("starter", "paper", "fno", width=64, layers=4, max_wavenumber=[10, 10], **CNN)
-network("starter", "desk", "fno", width=16, layers=4, max_wavenumber=[8, 8], **CNN)
+network("starter", "small", "fno", width=16, layers=4, max_wavenumber=[8, 8], **CNN)
 network("starter", "tiny", "fno", width=8, layers=2, max_wavenumber=[4, 4], **CNN)
 # what reads a shape
 network("gated", "paper", "gated-unet", widths=[32, 48, 64, 64, 64, 64, 64])
-network("gated", "desk", "gated-unet", widths=[12, 16, 24, 32, 32, 32])
+network("gated", "small", "gated-unet", widths=[12, 16, 24, 32, 32, 32])
 network("gated", "tiny", "gated-unet", widths=[8, 8, 8])
 # plain operators: "20 modes" are of each sign here, of both signs together in the ENS networks
 network("fno", "paper", "fno", width=64, layers=4, max_wavenumber=[20, 19])
-network("fno", "desk", "fno", width=32, layers=4, max_wavenumber=[10, 10])
+network("fno", "small", "fno", width=32, layers=4, max_wavenumber=[10, 10])
 network("fno", "tiny", "fno", width=8, layers=2, max_wavenumber=[4, 4])
 network("fno-3d", "paper", "fno", width=64, layers=4, max_wavenumber=[8, 8, 8], time_padding=3)
-network("fno-3d", "desk", "fno", width=16, layers=4, max_wavenumber=[6, 8, 8], time_padding=3)
+network("fno-3d", "small", "fno", width=16, layers=4, max_wavenumber=[6, 8, 8], time_padding=3)
 network("fno-3d", "tiny", "fno", width=8, layers=2, max_wavenumber=[2, 4, 4], time_padding=1)
 # the paper's ENS networks, first that of coefficients which vary in space
 network("cnn", "paper", "fno", varying, width=64, layers=4, max_wavenumber=[10, 10], **CNN,
         kernel_size=5, cnn_layers=5)
 network("cnn", "paper", "fno", width=64, layers=4, max_wavenumber=[10, 10], **CNN)
-network("cnn", "desk", "fno", static, width=24, layers=4, max_wavenumber=[8, 8], **CNN)
-network("cnn", "desk", "fno", width=24, layers=4, max_wavenumber=[10, 10], **CNN)
+network("cnn", "small", "fno", static, width=24, layers=4, max_wavenumber=[8, 8], **CNN)
+network("cnn", "small", "fno", width=24, layers=4, max_wavenumber=[10, 10], **CNN)
 network("cnn", "tiny", "fno", width=8, layers=2, max_wavenumber=[4, 4], **CNN)
 network("transformer", "paper", "hdit", patch=8, widths=[384, 768], depths=[2, 11], head_width=64,
         mapping_width=768)
-network("transformer", "desk", "hdit")
+network("transformer", "small", "hdit")
 # without seams between patches, in fixed units: fields of size 4 and 0.4, residuals of predictions
 _KOLMOGOROV: dict[str, Any] = {"units": {"inputs": 4.0, "solution": 4.0, "error": 1.0}}
 _DIAGONAL: dict[str, Any] = {"units": {"inputs": 0.4, "solution": 0.4, "error": 0.02}}
 for _where, _units in ((kolmogorov, _KOLMOGOROV), (moving, _DIAGONAL)):
     network("refined", "paper", "hdit", _where, patch=8, widths=[384, 768], depths=[2, 11],
             head_width=64, mapping_width=768, refinement=64, **_units)
-    network("refined", "desk", "hdit", _where, refinement=48, **_units)
+    network("refined", "small", "hdit", _where, refinement=48, **_units)
     network("refined", "tiny", "hdit", _where, patch=2, widths=[16, 16], head_width=8,
             mapping_width=8, refinement=8, **_units)
 network("transformer", "tiny", "hdit", patch=2, widths=[16, 16], head_width=8, mapping_width=8)
@@ -229,11 +232,8 @@ class Preset:
     correction, a few stencils beside a network call; Darcy hardly trained without them. A clock
     shows 1 after `clock_steps` corrections.
 
-    `data` are constants of the equation that only the training data have: what is drawn for them
-    is more varied than what the equation stands for.
-
     `warm` is the share of the compute that is spent on the coarser grid of a scale that has one;
-    `finish` is the plan of a last stage. At desk scale a preset may have a number of `batches`.
+    `finish` is the plan of a last stage. At small scale a preset may have a number of `batches`.
     `examples` multiplies the samples of a scale, for what has more to vary.
     """
 
@@ -252,22 +252,18 @@ class Preset:
     warm: float = 0.0
     finish: str | None = None
     predictor_share: float = 0.0
-    data: Mapping[str, Any] = field(default_factory=dict)
     examples: int = 1
 
 
 # fmt: off
 PRESETS: list[Preset] = [
-    #      recipe         where   predictor  corrector  plan        desk batches
+    #      recipe         where   predictor  corrector  plan        small batches
     Preset("contractive", boxed, None, "corrector", "contract-box",
            error="scaled_residual", reads="jacobian", smoothing=2, warm=0.25),
     Preset("contractive", static, "starter", "corrector", "contract",
            error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3),
     # three quarters of the batches, which on the coarser grid cost a quarter
     Preset("paper", static, "cnn", "cnn", "unroll", 4800, warm=0.75),
-    Preset("contractive-varied", porous, "starter", "corrector", "contract",
-           error="scaled_residual", reads="jacobian", smoothing=2, warm=0.3,
-           data={"medium": "varied"}),
     Preset("fno", static, "fno", None, "data"),
     Preset("pino", static, "fno", None, "physics"),
     Preset("shapes", varying, None, "gated", "contract-shapes", 1600, error="jacobi_residual",

@@ -60,6 +60,7 @@ def described(recipe: str, equation: Equation, scale: Scale) -> dict[str, Any]:
     """All that determines the solver of a recipe, as plain values."""
     row = preset(recipe, equation)
     values = {key: value for key, value in vars(row).items() if key not in ("where", "batches")}
+    values["data"] = {}  # so that runs keep the names they have
     for part in ("predictor", "corrector"):
         if values[part] is not None:
             chosen = network_row(values[part], scale, equation)

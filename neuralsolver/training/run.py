@@ -61,11 +61,6 @@ class Training:
     start: str | Path | None = None
 
     @property
-    def drawn(self) -> Equation:
-        """The equation as its training data are drawn: the same residual, more varied inputs."""
-        return replace(self.equation, **preset(self.recipe, self.equation).data)  # type: ignore[type-var]
-
-    @property
     def beginning(self) -> Beginning | None:
         """The weights it continues from."""
         kind = BEGINNINGS.get(self.recipe, Beginning)
@@ -101,7 +96,7 @@ class Training:
             determining["start"] = self.beginning.digest
         text = json.dumps(determining, sort_keys=True)
         name = hashlib.sha256(text.encode()).hexdigest()[:12]
-        return runs / self.equation.name / self.recipe / f"{self.scale.name}-{name}"
+        return runs / self.equation.name / self.recipe / f"{self.scale.written}-{name}"
 
 
 def train(
@@ -136,15 +131,15 @@ def train(
     share = 1 if equation.dimension == 2 else BOX_SHARE
     shapes = preset(training.recipe, equation).reads == "shape"
 
-    def drawn(equation: Equation, count: int, split: str, seed: int) -> Any:
+    def drawn(count: int, split: str, seed: int) -> Any:
         if shapes:
             return ShapedExamples(count, stage.resolution, seed)
         spec = DatasetSpec(equation, count, stage.resolution, split, seed)
         return world.first(lambda: generate(spec, data))
 
     for stage in training.stages:
-        examples = drawn(training.drawn, training.samples, "train", 0)
-        held_out = drawn(equation, VALIDATION_SAMPLES // share, "test", VALIDATION_SEED)
+        examples = drawn(training.samples, "train", 0)
+        held_out = drawn(VALIDATION_SAMPLES // share, "test", VALIDATION_SEED)
         place = folder if stage.name == "training" else folder / stage.name.split()[0]
         told = None if report is None else partial(report, stage.name)
         record = fit(
@@ -157,7 +152,7 @@ def train(
         errors = error_history(solver, generate(tested, data), TEST_STEPS[-1])
         used = {
             "samples": training.samples,
-            "constants": dict(training.drawn.constants()),
+            "constants": dict(equation.constants()),
             "fingerprint": getattr(examples, "spec", examples).fingerprint,
         }
         measured = {"samples": tested.count, "seed": TEST_SEED, "relative_l2": _some(errors)}
@@ -200,7 +195,7 @@ def train_on(
     stage = replace(chosen.stages[-1], name="training", resolution=dataset.resolution)
     digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
     start = [] if chosen.beginning is None else [chosen.beginning.digest]
-    text = json.dumps([asdict(stage.plan), digest, chosen.scale.name, *start], sort_keys=True)
+    text = json.dumps([asdict(stage.plan), digest, chosen.scale.written, *start], sort_keys=True)
     name = f"own-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     folder = runs / dataset.equation.name / chosen.recipe / name
     if (folder / "model" / CARD).exists():

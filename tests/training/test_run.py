@@ -131,17 +131,17 @@ def test_the_shipped_models_are_those_of_the_table():
 
 
 def test_a_finish_and_a_warm_start_take_their_shares():
-    desk = SCALES["desk"]
-    flow = make_stages("contractive", NavierStokes(frames=6), desk)
+    small = SCALES["small"]
+    flow = make_stages("contractive", NavierStokes(frames=6), small)
     assert [(s.name, s.plan.batches, s.plan.unroll) for s in flow] == [
         ("training", 3200, 1),
         ("finish", 200, 12),
     ]
-    minutes = make_stages("contractive", NavierStokes(frames=6), desk, budget_minutes=16.0)
+    minutes = make_stages("contractive", NavierStokes(frames=6), small, budget_minutes=16.0)
     assert [s.plan.budget_minutes for s in minutes] == pytest.approx([64 / 7, 48 / 7])
-    paper = make_stages("paper", Darcy(), desk)
+    paper = make_stages("paper", Darcy(), small)
     assert [(s.resolution, s.plan.batches) for s in paper] == [(32, 3600), (64, 1200)]
-    coarse = make_stages("paper", Helmholtz(), desk, coarsening=2)
+    coarse = make_stages("paper", Helmholtz(), small, coarsening=2)
     assert [(s.resolution, s.plan.batches) for s in coarse] == [(32, 600)]
 
 
@@ -161,12 +161,3 @@ def test_a_training_goes_on_from_the_weights_of_another(tmp_path):
         replace(second, recipe="contractive").solver()
     with pytest.raises(InvalidInput, match="start"):
         replace(second, start="no-such-model").folder(tmp_path)
-
-
-def test_training_data_may_be_more_varied_than_what_is_tested(tmp_path):
-    training = Training(Darcy(), "contractive-varied", TINY, changes={"batches": 1})
-    assert training.drawn == Darcy(medium="varied")
-    assert Training(Darcy(), "paper", TINY).drawn == Darcy()
-    solver = load(train(training, tmp_path / "runs", data=tmp_path))
-    assert solver.equation == Darcy()
-    assert solver.record["data"]["constants"]["medium"] == "varied"
