@@ -108,7 +108,7 @@ def register_backbone(name: str, make: Callable[[int, int], nn.Module]) -> list[
 
     >>> import neuralsolver as ns, torch
     >>> ns.register_backbone("small", lambda i, o: torch.nn.Conv2d(i, o, 3, padding=1))
-    ['contractive-small', 'paper-small', 'operator-small']
+    ['contractive-small', 'paper-small', 'backbone-only-small']
 
     Args:
         name: What it is called in recipes and on the cards of models.
@@ -134,7 +134,7 @@ def register_backbone(name: str, make: Callable[[int, int], nn.Module]) -> list[
             super().__init__(inner, zero_output)
 
     MODELS[name] = Own
-    recipes = [f"{recipe}-{name}" for recipe in ("contractive", "paper", "operator")]
+    recipes = [f"{recipe}-{name}" for recipe in ("contractive", "paper", "backbone-only")]
     if known is None:
         row = f"own-{name}"
         for scale in SCALES:

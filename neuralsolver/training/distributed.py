@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
+from torch.nn.utils import parameters_to_vector
 
 from neuralsolver.errors import InvalidInput, PeerLost
 from neuralsolver.limits import Int
@@ -101,14 +102,13 @@ class World:
         if self.size == 1:
             return
         gradients = [p.grad for p in parameters if p.grad is not None]
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        flat = parameters_to_vector(gradients)
         with _peers("averaging gradients"):
             dist.all_reduce(flat)
-        flat /= self.size
-        offset = 0
-        for gradient in gradients:
-            gradient.copy_(flat[offset : offset + gradient.numel()].view_as(gradient))
-            offset += gradient.numel()
+        sizes = [gradient.numel() for gradient in gradients]
+        parts = torch.split_with_sizes(flat / self.size, sizes)
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
 
     def gather(self, share: Tensor) -> Tensor:
         """The rows of all processes, in the order in which `rows[rank::size]` dealt them out."""
@@ -119,23 +119,14 @@ class World:
             dist.all_gather(parts, share.contiguous())
         return torch.stack(parts, 1).flatten(0, 1)
 
-    def agree(self, value: float) -> float:
-        """The value of the first process, in all of them."""
+    def largest(self, value: float) -> float:
+        """The largest value that any process has, in all of them."""
         if self.size == 1:
             return value
         tensor = torch.tensor([value], dtype=torch.float64, device=self.device)
-        with _peers("agreeing on the time"):
-            dist.broadcast(tensor, 0)
+        with _peers("agreeing to continue"):
+            dist.all_reduce(tensor, dist.ReduceOp.MAX)
         return float(tensor)
-
-    def any(self, value: bool) -> bool:
-        """Whether it is true in one of the processes."""
-        if self.size == 1:
-            return value
-        tensor = torch.tensor([float(value)], device=self.device)
-        with _peers("agreeing to go on"):
-            dist.all_reduce(tensor)
-        return bool(tensor > 0)
 
     def first(self, work: Callable[[], Result]) -> Result:
         """The result of `work`, which the first process does before the others repeat it.
@@ -161,14 +152,9 @@ class World:
             raise PeerLost("the first process of this training failed; its line says why")
         return work()
 
-    def wait(self) -> None:
-        """Until every process has come here."""
-        if self.size > 1:
-            with _peers("waiting for it"):
-                dist.barrier()
-
     def leave(self) -> None:
         """Wait for the others and close the connection."""
         if self.size > 1:
-            self.wait()
+            with _peers("waiting for it"):
+                dist.barrier()
             dist.destroy_process_group()

@@ -94,7 +94,7 @@ def fit(
         run.resume()
         while (done := run.progress()) < 1.0:
             run.batch(examples, done)
-            if world.any(interruption.asked):
+            if world.largest(float(interruption.asked)):
                 run.save()
                 raise KeyboardInterrupt
             run.report(validation, progress, done)
@@ -175,7 +175,7 @@ class _Run:
         if self.plan.batches is not None:
             return self.record.batches / self.plan.batches
         assert self.plan.budget_minutes is not None
-        return self.world.agree(self.record.seconds / (60 * self.plan.budget_minutes))
+        return self.world.largest(self.record.seconds / (60 * self.plan.budget_minutes))
 
     def batch(self, examples: Examples | Posed | Source, progress: float) -> None:
         """One batch: all its losses, each back-propagated as it comes."""

@@ -36,21 +36,20 @@ def shipped() -> list[str]:
     >>> "helmholtz-contractive" in shipped()
     True
     """
-    return sorted(name for name, kind in _kinds() if kind == "neural-solver")
+    return _shipped("neural-solver")
 
 
 def shipped_denoisers() -> list[str]:
     """Names of the denoisers that come with the package, for `ens invert`."""
-    return sorted(name for name, kind in _kinds() if kind in ("denoiser", "error-conditioned"))
+    return _shipped("denoiser", "error-conditioned")
 
 
-def _kinds() -> list[tuple[str, str]]:
-    """All models of the package with their kind; cards of the package need no second look."""
-    found = []
-    for path in SHIPPED.glob(f"*/{CARD}"):
-        kind = json.loads(path.read_text()).get("kind", "neural-solver")
-        found.append((path.parent.name, kind))
-    return found
+def _shipped(*kinds: str) -> list[str]:
+    """The models of the package of these kinds; its own cards need no second look."""
+    cards = {path.parent.name: json.loads(path.read_text()) for path in SHIPPED.glob(f"*/{CARD}")}
+    return sorted(
+        name for name, card in cards.items() if card.get("kind", "neural-solver") in kinds
+    )
 
 
 def ship(model: Path, name: str) -> tuple[Path, str]:
@@ -108,6 +107,14 @@ def locate(model: str | Path) -> Path | None:
     return SHIPPED / names[0] if names else here
 
 
+def _located(model: str | Path) -> Path:
+    folder = locate(model)
+    if folder is None:
+        known = ", ".join(shipped()) or "none shipped"
+        raise InvalidInput("model", f"one of {known}, or a folder with {CARD}", str(model))
+    return folder
+
+
 def load(model: str | Path) -> TrainedSolver:
     """A trained solver: an equation's name, "equation-recipe", or the path of a model folder.
 
@@ -115,11 +122,7 @@ def load(model: str | Path) -> TrainedSolver:
     >>> ns.load("helmholtz").resolution
     64
     """
-    folder = locate(model)
-    if folder is None:
-        known = ", ".join(shipped()) or "none shipped"
-        raise InvalidInput("model", f"one of {known}, or a folder with {CARD}", str(model))
-    network, card = load_model(folder)
+    network, card = load_model(_located(model))
     if not isinstance(network, NeuralSolver):
         expected = "a solver (`ens invert` uses denoisers)"
         raise InvalidInput("model", expected, f"the denoiser {model}")
@@ -134,9 +137,7 @@ def describe_model(model: str | Path) -> dict[str, Any]:
     >>> describe_model("helmholtz")["equation"]["name"]
     'helmholtz'
     """
-    folder = locate(model)
-    if folder is None:
-        raise InvalidInput("model", f"one of {', '.join(shipped())}, or a folder", str(model))
+    folder = _located(model)
     card = read_card(folder)
     equation = equation_named(card["equation"]["name"], card["equation"]["constants"])
     kept = ("recipe", "scale", "seed", "errors", "version", "sha256")
@@ -178,11 +179,8 @@ def load_sampler(equation: str, method: str, steps: int | None = None) -> Sample
     """A sampler of fields from sensors by its name, for `invert` and the study."""
     from neuralsolver.samplers import methods
 
-    return methods.build(method, equation, steps, _denoiser, load)
-
-
-def _denoiser(name: str) -> Any:
-    return load_model(locate_denoiser(name))[0]
+    denoiser = lambda name: load_model(locate_denoiser(name))[0]  # noqa: E731
+    return methods.build(method, equation, steps, denoiser, load)
 
 
 @functools.cache

@@ -7,7 +7,7 @@ derived from (seed, position), never from a generator that carries state.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -17,30 +17,10 @@ from neuralsolver.errors import InvalidInput
 from neuralsolver.limits import SEED, Bool, Choice, Float, Int, Limit
 from neuralsolver.training.objectives import OBJECTIVES
 
-LIMITS: dict[str, Limit] = {
-    "objective": Choice(OBJECTIVES),
-    "batches": Int(1, 10**9),
-    "budget_minutes": Float(above=0.0, most=1e6),
-    "batch_size": Int(1, 10**6),
-    "unroll": Int(0, 10_000),
-    "shortest_unroll": Int(0, 10_000),
-    "replay": Bool(),
-    "restart": Float(0.0, 1.0),
-    "learning_rate": Float(above=0.0, most=100.0),
-    "weight_decay": Float(0.0, 100.0),
-    "warmup": Int(0, 10**9),
-    "clip": Float(above=0.0),
-    "ema": Float(0.0, 0.9999999),
-    "update_each_loss": Bool(),
-    "seed": SEED,
-    "bfloat16": Bool(),
-    "compile": Bool(),
-    "fixed_predictor": Bool(),
-    "symmetries": Bool(),
-    "checkpoint_seconds": Float(0.0, 1e6),
-    "validate_seconds": Float(0.0, 1e6),
-}
-"""The type and range of every field of a plan."""
+
+def _within(limit: Limit, default: Any) -> Any:
+    """A field of a plan with its type and range."""
+    return field(default=default, metadata={"limit": limit})
 
 
 CHANCES = 4
@@ -65,27 +45,27 @@ class Plan:
     With `update_each_loss` every correction of a batch is followed by an update of its own.
     """
 
-    objective: str = "contraction"
-    batches: int | None = None
-    budget_minutes: float | None = None
-    batch_size: int = 16
-    unroll: int = 5
-    shortest_unroll: int = 5
-    replay: bool = False
-    restart: float = 0.125
-    learning_rate: float = 2e-3
-    weight_decay: float = 1e-4
-    warmup: int = 100
-    clip: float = 1.0
-    ema: float = 0.0
-    update_each_loss: bool = False
-    seed: int = 0
-    bfloat16: bool = False
-    compile: bool = False
-    fixed_predictor: bool = False
-    symmetries: bool = False
-    checkpoint_seconds: float = 60.0
-    validate_seconds: float = 60.0
+    objective: str = _within(Choice(OBJECTIVES), "contraction")
+    batches: int | None = _within(Int(1, 10**9), None)
+    budget_minutes: float | None = _within(Float(above=0.0, most=1e6), None)
+    batch_size: int = _within(Int(1, 10**6), 16)
+    unroll: int = _within(Int(0, 10_000), 5)
+    shortest_unroll: int = _within(Int(0, 10_000), 5)
+    replay: bool = _within(Bool(), False)
+    restart: float = _within(Float(0.0, 1.0), 0.125)
+    learning_rate: float = _within(Float(above=0.0, most=100.0), 2e-3)
+    weight_decay: float = _within(Float(0.0, 100.0), 1e-4)
+    warmup: int = _within(Int(0, 10**9), 100)
+    clip: float = _within(Float(above=0.0), 1.0)
+    ema: float = _within(Float(0.0, 0.9999999), 0.0)
+    update_each_loss: bool = _within(Bool(), False)
+    seed: int = _within(SEED, 0)
+    bfloat16: bool = _within(Bool(), False)
+    compile: bool = _within(Bool(), False)
+    fixed_predictor: bool = _within(Bool(), False)
+    symmetries: bool = _within(Bool(), False)
+    checkpoint_seconds: float = _within(Float(0.0, 1e6), 60.0)
+    validate_seconds: float = _within(Float(0.0, 1e6), 60.0)
 
     def __post_init__(self) -> None:
         for name, limit in LIMITS.items():
@@ -125,6 +105,10 @@ class Plan:
         """Linear warm-up, then a half cosine to zero."""
         warm = min(1.0, (updates + 1) / max(1, self.warmup))
         return self.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+
+LIMITS: dict[str, Limit] = {field.name: field.metadata["limit"] for field in fields(Plan)}
+"""The type and range of every field of a plan."""
 
 
 @dataclass

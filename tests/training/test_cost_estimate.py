@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -44,14 +45,14 @@ def forgotten():
 def test_an_operator_costs_what_its_layers_cost():
     """One convolution and its gain: forwards, then the gradients of the weights alone."""
     ns.register_backbone("one-layer", lambda i, o: nn.Conv2d(i, o, 3, padding=1))
-    training = Training(ns.Poisson(), "operator-one-layer", scale_named("tiny"))
+    training = Training(ns.Poisson(), "backbone-only-one-layer", scale_named("tiny"))
     (row,) = estimate(training)[-1:]
     product = 2 * 9 * row.resolution**2 * row.batch_size
     assert row.flops == 2 * product
     assert row.memory > 0
     assert row.hours(1.0) == pytest.approx(row.batches * row.flops / 1e12 / 3600)
-    twice = Training(ns.Poisson(), "operator-one-layer", scale_named("tiny"), changes={"unroll": 0,
-                     "batch_size": 2 * row.batch_size})  # fmt: skip
+    changes = {"unroll": 0, "batch_size": 2 * row.batch_size}
+    twice = replace(training, changes=changes)
     assert estimate(twice)[-1].flops == 2 * row.flops
 
 

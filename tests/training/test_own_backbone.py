@@ -28,7 +28,7 @@ def test_a_corrector_begins_by_answering_zero(registered):
     assert build("plain", in_channels=3, out_channels=1)(x).any()
 
 
-@pytest.mark.parametrize("recipe", ["contractive", "paper", "operator"])
+@pytest.mark.parametrize("recipe", ["contractive", "paper", "backbone-only"])
 def test_it_is_trained_and_loaded(registered, recipe, tmp_path):
     heard = []
     solver = ns.train(
