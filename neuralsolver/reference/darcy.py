@@ -7,11 +7,11 @@ vertices P and Q is ½(a_P + a_Q)(u_P − u_Q)/h, and fluxes out of a vertex sum
 
 Solved by conjugate gradients preconditioned with the sine-transform solve of −Δ. The spectrum of
 (−Δ)⁻¹A lies in [min a, max a] at every resolution, so contrast 4 needs about 23 iterations for
-ten digits and contrast 100 about 60, whatever the grid: half the time of a sparse factorisation at
-64 × 64, a quarter at 128 × 128. The preconditioner runs in float32: it only shapes the search, the
-recurrence and the reported residual are float64. Coefficients scaled into the preconditioner (√a on
-both sides) look natural and are far worse: across a jump they leave an h⁻² potential, 103
-iterations instead of 23 at 128 × 128.
+ten digits and contrast 100 about 60, whatever the grid: about half the time of a sparse
+factorisation at 64 × 64 and 128 × 128. The preconditioner runs in float32: it only shapes the
+search, the recurrence and the reported residual are float64. Coefficients scaled into the
+preconditioner (√a on both sides) look natural and are far worse: across a jump they leave an h⁻²
+potential, 103 iterations instead of 23 at 128 × 128.
 
 Samples are solved one by one: the same bits alone and in any batch.
 """

@@ -20,7 +20,7 @@ is ±1 plus a small compact operator,
 
     (sgn L + |L|^−½ S 3λu² S |L|^−½) δy = −|L|^−½ F̂,
 
-so that MINRES needs few steps at any resolution (a sparse factorisation takes ten times as long);
+so that MINRES needs few steps at any resolution (sparse factors take more than ten times as long);
 first from the linear solution, and when that fails by continuation in t with tangent prediction.
 Corrections are computed in float32 and residuals in float64 (iterative refinement): the answer has
 the accuracy of the residual. Samples are solved one by one: the same bits alone and in any batch.
