@@ -79,18 +79,22 @@ def options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Print the version.", is_eager=True, callback=_print_version
+            "--version", help="Print the version and exit.", is_eager=True, callback=_print_version
         ),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     equation_module: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE", help="A Python file that registers equations of yours; repeatable."
+            metavar="FILE", help="Import a Python file that registers equations; repeatable."
         ),
     ] = None,
 ) -> None:
-    """Error-conditioned neural solvers for partial differential equations."""
+    """Solve partial differential equations with neural and classical solvers.
+
+    Answers come with their residual and, where one is known, a bound of their error. Start with
+    `ens demo`, then `ens solve poisson`. `ens COMMAND --help` explains each command.
+    """
     if debug:
         os.environ["ENS_DEBUG"] = "1"
     for file in equation_module or []:

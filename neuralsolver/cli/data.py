@@ -17,39 +17,39 @@ if TYPE_CHECKING:
     from neuralsolver.equations import Equation
 
 File = Annotated[
-    Path, typer.Argument(help="A dataset: .h5 of `ens generate`, or a known .mat/.h5.")
+    Path, typer.Argument(help="Dataset: .h5 of `ens generate`, or a known .mat or .h5.")
 ]
 Override = Annotated[
     str | None,
-    typer.Option("--equation", help="The equation a foreign file holds, if not the one guessed."),
+    typer.Option("--equation", help="Equation of a foreign file, if guessed wrong."),
 ]
 
 
 def generate(
-    equation: Annotated[str, typer.Argument(help="Its name; `ens list` shows all.")],
+    equation: Annotated[str, typer.Argument(help="Name of the equation (`ens list` shows all).")],
     *,
     count: Annotated[int, typer.Option(help="Number of samples."), Int(1, 10**9)] = 1000,
-    resolution: Annotated[
-        int, typer.Option(help="Grid points in each direction."), RESOLUTION
-    ] = 128,
-    split: Annotated[str, typer.Option(help="train or test."), Choice(("train", "test"))] = "train",
-    seed: Annotated[int, typer.Option(help="Any number from 0 on."), SEED] = 0,
+    resolution: Annotated[int, typer.Option(help="Grid points a side."), RESOLUTION] = 128,
+    split: Annotated[
+        str, typer.Option(help="Which part: train or test."), Choice(("train", "test"))
+    ] = "train",
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers."), SEED] = 0,
     settings: Settings = None,
     data: DataFolder = None,
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes; 1 for this one only. [default: all cores if worth it]"),
+        typer.Option(help="Number of processes. [default: all cores, for large datasets]"),
         Int(0, 1024),
     ] = None,
     scheduler: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Use a running Dask cluster, e.g. tcp://host:8786."),
+        typer.Option(metavar="ADDRESS", help="Use a running Dask cluster, as tcp://host:8786."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Generate a dataset, or find the one that is already there.
+    """Generate a dataset of random inputs and their solutions.
 
-    A run that was interrupted goes on where it stopped when the same command is given again.
+    The same command continues an interrupted run and finds a finished dataset.
     """
     from neuralsolver.data import DatasetSpec, run_generation
     from neuralsolver.equations import equation_named
@@ -88,7 +88,7 @@ def generate(
 def info(
     file: File, equation: Override = None, settings: Settings = None, as_json: AsJson = False
 ) -> None:
-    """Say what a dataset contains."""
+    """Describe a dataset: equation, constants, shapes."""
     dataset = open_any(file, equation, settings)
     described = {
         **dataset.description,
@@ -110,13 +110,13 @@ def show(
     file: File,
     output: Annotated[
         Path | None,
-        typer.Option(help="The picture. [default: FILE with .png]"),
+        typer.Option(help="Write the picture here: .png, .pdf or .svg. [default: FILE with .png]"),
     ] = None,
-    count: Annotated[int, typer.Option(help="Samples to draw."), Int(1, 1000)] = 4,
+    count: Annotated[int, typer.Option(help="Number of samples to draw."), Int(1, 1000)] = 4,
     equation: Override = None,
     settings: Settings = None,
 ) -> None:
-    """Draw inputs and solutions of a dataset as a PNG."""
+    """Draw some inputs and solutions of a dataset."""
     from neuralsolver.files import check_output
     from neuralsolver.plotting.pictures import draw_dataset
 
@@ -129,11 +129,11 @@ def show(
 
 def convert(
     file: File,
-    output: Annotated[Path, typer.Argument(help="The .npz to write.")],
+    output: Annotated[Path, typer.Argument(help="Write this .npz file.")],
     equation: Override = None,
     settings: Settings = None,
 ) -> None:
-    """Write a dataset as a plain .npz file."""
+    """Convert a dataset to a plain .npz file."""
     from neuralsolver.data import export_npz
     from neuralsolver.files import check_output
 

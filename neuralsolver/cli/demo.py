@@ -14,12 +14,15 @@ from neuralsolver.cli.options import AsJson, Seed, check_picture
 def demo(
     *,
     seed: Seed = 2026,
-    output: Annotated[Path, typer.Option(help="The picture to write: .png, .pdf or .svg.")] = Path(
-        "demo.png"
-    ),
+    output: Annotated[
+        Path, typer.Option(help="Write the picture here: .png, .pdf or .svg.")
+    ] = Path("demo.png"),
     as_json: AsJson = False,
 ) -> None:
-    """Solve a fresh instance of every equation with the shipped models, and draw them."""
+    """Solve and draw a fresh instance of every equation.
+
+    Each row of the table is one method on one instance: error, residual, steps and seconds.
+    """
     check_picture("--output", output)
     import torch
 

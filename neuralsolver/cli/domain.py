@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 Input = Annotated[
     str | None,
     typer.Option(
-        "--input", help="The input: a number, or a .npy, .csv, .mat file. [default: random]"
+        "--input", help="Input field: a number, or a .npy, .csv or .mat file. [default: random]"
     ),
 ]
 Walls = Annotated[
     str | None,
-    typer.Option(help="u on the boundary: a number, or the rim of a field in a file. [default: 0]"),
+    typer.Option(help="Value of u on the boundary: a number, or a file with a field. [default: 0]"),
 ]
 Mask = Annotated[
     Path | None,
-    typer.Option(help="Points where u is fixed at --walls: dark in a .png, or not 0 in a file."),
+    typer.Option(help="Fix u at --walls where this .png is dark, or this array is not 0."),
 ]
 Lengths = Annotated[
-    str | None, typer.Option(help="Lengths of the domain, as 2,1 or 1,1,1. [default: 1 each]")
+    str | None, typer.Option(help="Sides of the domain, as 2,1 or 1,1,1. [default: 1 each]")
 ]
 Boundary = Annotated[
     str | None,
     typer.Option(
-        help="dirichlet, neumann or periodic for each axis, as periodic,dirichlet:neumann. "
-        "[default: dirichlet]"
+        help="Boundary condition of each axis: dirichlet, neumann or periodic; "
+        "dirichlet:neumann for two ends. [default: dirichlet]"
     ),
 ]
 

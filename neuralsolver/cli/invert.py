@@ -88,7 +88,7 @@ def invert(
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Find an unknown field from measurements at a few points, with error bars.
+    """Find a field with error bars from a few measurements.
 
     The summary names the method, the misfit in units of the noise, the spread and the seconds.
     Without --sensors a random problem is drawn, and the truth is shown beside the answer.

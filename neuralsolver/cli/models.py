@@ -16,7 +16,7 @@ FORMATS = ("onnx", "torch-export")
 
 
 def list_all(as_json: AsJson = False) -> None:
-    """List the problems, scales, recipes and models that are at hand."""
+    """List equations, recipes, scales and shipped models."""
     from neuralsolver.equations import EQUATIONS
     from neuralsolver.training.library import SHIPPED, shipped
     from neuralsolver.training.presets import SCALES, recipes_for
@@ -54,17 +54,20 @@ def read_model_card(folder: Path) -> str:
 
 
 def export(
-    model: Annotated[str, typer.Argument(help="A shipped model or a model folder.")],
+    model: Annotated[str, typer.Argument(help="Name of a shipped model, or a model folder.")],
     *,
     output: Annotated[
-        Path | None, typer.Option(help="Folder to write to. [default: MODEL]")
+        Path | None, typer.Option(help="Write to this folder. [default: the name of the model]")
     ] = None,
     kind: Annotated[
-        str, typer.Option("--format", help="onnx or torch-export."), Choice(FORMATS)
+        str, typer.Option("--format", help="Format: onnx or torch-export."), Choice(FORMATS)
     ] = "onnx",
     as_json: AsJson = False,
 ) -> None:
-    """Write the networks of a model in a format other programs run, and compare the answers."""
+    """Export the networks of a model to ONNX or torch.export.
+
+    The exported networks are run once and compared with the originals.
+    """
     from neuralsolver.training import load
     from neuralsolver.training.export import export_networks
 

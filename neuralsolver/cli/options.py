@@ -19,20 +19,20 @@ from neuralsolver.limits import SEED, Bool, Choice, Float, Int, Limit
 
 LIMITS = (Int, Float, Choice, Bool)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A constant of the equation; repeatable."),
+    typer.Option("--set", metavar="NAME=VALUE", help="Set a constant of the equation; repeatable."),
 ]
-Threads = Annotated[int, typer.Option(help="Threads of torch; 0 leaves it to torch."), Int(0, 1024)]
+Threads = Annotated[int, typer.Option(help="Threads of PyTorch; 0 lets it choose."), Int(0, 1024)]
 """One by default: on fields of this size more gain little, and cost much on a busy machine."""
 Device = Annotated[
     str | None,
-    typer.Option(metavar="DEVICE", help="cpu, cuda or cuda:N. [default: cuda if there is one]"),
+    typer.Option(metavar="DEVICE", help="cpu, cuda or cuda:N. [default: cuda if available]"),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of whatever is random."), SEED]
+Seed = Annotated[int, typer.Option(help="Seed of the random numbers."), SEED]
 DataFolder = Annotated[
-    Path | None, typer.Option(help="Folder of the datasets. [default: $ENS_DATA or ./data]")
+    Path | None, typer.Option(help="Folder of datasets. [default: $ENS_DATA or ./data]")
 ]
 PICTURES = (".png", ".pdf", ".svg")
 

@@ -18,40 +18,44 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def serve(
     *,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one."), Int(0, 65535)] = 8000,
-    workers: Annotated[int, typer.Option(help="Processes."), Int(1, 64)] = 1,
+    port: Annotated[int, typer.Option(help="Port; 0 chooses a free one."), Int(0, 65535)] = 8000,
+    workers: Annotated[int, typer.Option(help="Number of processes."), Int(1, 64)] = 1,
     allow_remote: Annotated[
-        bool, typer.Option(help="Listen on an address that other machines reach.")
+        bool, typer.Option("--allow-remote", help="Allow a --host that other machines reach.")
     ] = False,
     name: Annotated[
-        list[str] | None, typer.Option(help="A host name to answer to; repeatable.")
+        list[str] | None, typer.Option(help="Host name that others use; repeatable.")
     ] = None,
-    results: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results/desk"),
+    results: Annotated[Path, typer.Option(help="Folder of the results the page shows.")] = Path(
+        "results/desk"
+    ),
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     grid: Annotated[
-        int | None, typer.Option(help="Largest grid. [default: 256]"), Int(8, 4096)
+        int | None,
+        typer.Option(help="Largest grid, in points a side. [default: 256]"),
+        Int(8, 4096),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(help="Most steps. [default: 300]"), Int(1, 100_000)
+        int | None, typer.Option(help="Largest number of steps. [default: 300]"), Int(1, 100_000)
     ] = None,
     solves: Annotated[
-        int | None, typer.Option(help="Solves at once. [default: 2]"), Int(1, 1024)
+        int | None, typer.Option(help="Solves that run at once. [default: 2]"), Int(1, 1024)
     ] = None,
     waiting: Annotated[
-        int | None, typer.Option(help="Solves in line. [default: 64]"), Int(0, 100_000)
+        int | None, typer.Option(help="Solves that may wait. [default: 64]"), Int(0, 100_000)
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(help="Time of a solve. [default: 20]"),
+        typer.Option(help="Time limit of one solve. [default: 20]"),
         Float(above=0.0, most=1e6),
     ] = None,
     connections: Annotated[
-        int | None, typer.Option(help="Streams. [default: 128]"), Int(1, 100_000)
+        int | None, typer.Option(help="Open streams at once. [default: 128]"), Int(1, 100_000)
     ] = None,
 ) -> None:
-    """Serve the page: watch the solver work, and solve over HTTP.
+    """Serve the web page and the HTTP interface.
 
-    Listens on this machine only, unless told otherwise.
+    The server listens on this machine only, unless --host and --allow-remote are given.
     """
     _check_installed()
     if host not in LOOPBACK and not allow_remote:

@@ -76,8 +76,8 @@ def solve(
     method: Annotated[
         str,
         typer.Option(
-            help="neural; classical: no network; reference: an independent solver of the unit "
-            "square."
+            help="neural, classical (no network) or reference (an independent solver of the unit "
+            "square)."
         ),
         Choice(METHODS),
     ] = "neural",

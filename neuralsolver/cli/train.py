@@ -18,50 +18,56 @@ if TYPE_CHECKING:
 
 def train(
     equation: Annotated[
-        str | None, typer.Argument(help="Its name; `ens list` shows all. Not with --dataset.")
+        str | None,
+        typer.Argument(
+            help="Name of the equation (`ens list` shows all); not needed with --dataset."
+        ),
     ] = None,
     *,
-    recipe: Annotated[str, typer.Option(help="How; `ens list` shows all.")] = "contractive",
-    scale: Annotated[str, typer.Option(help="paper, small or tiny.")] = "small",
+    recipe: Annotated[str, typer.Option(help="Recipe (`ens list` shows all).")] = "contractive",
+    scale: Annotated[str, typer.Option(help="Size of the run: paper, small or tiny.")] = "small",
     dataset: Annotated[
         Path | None,
-        typer.Option(
-            help="Train on this file of yours: .h5 of `ens generate`, or a known .mat/.h5."
-        ),
+        typer.Option(help="Train on this file: .h5 of `ens generate`, or a known .mat or .h5."),
     ] = None,
     settings: Settings = None,
     seed: Annotated[int, typer.Option(help="Seed of weights and batches."), SEED] = 0,
     budget_minutes: Annotated[
         float | None,
-        typer.Option(help="Minutes of a busy core, instead of the scale's compute."),
+        typer.Option(help="Train for so many minutes of one core, instead of the scale's."),
         Float(above=0.0, most=1e6),
     ] = None,
     plan: Annotated[
         list[str] | None,
-        typer.Option("--plan", metavar="NAME=VALUE", help="A field of the plan; repeatable."),
+        typer.Option(
+            "--plan", metavar="NAME=VALUE", help="Change a setting of the training; repeatable."
+        ),
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option(help="Go on from a shipped model or a folder."),
+        typer.Option(help="Continue from a shipped model or a model folder."),
     ] = None,
-    runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Write runs to this folder.")] = Path("runs"),
     data: DataFolder = None,
     threads: Threads = 1,
     device: Device = None,
-    tensorboard: Annotated[bool, typer.Option(help="Also log for TensorBoard.")] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Log for TensorBoard.")
+    ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print memory and hours; train nothing.")
+        bool, typer.Option("--dry-run", help="Print the memory and hours it would take, and exit.")
     ] = False,
     teraflops: Annotated[
         float,
-        typer.Option(help="With --dry-run: 10¹² operations a second that the device sustains."),
+        typer.Option(help="With --dry-run: speed of the device, in TFLOP/s."),
         Float(above=0.0, most=1e9),
     ] = 10.0,
-    ship: Annotated[bool, typer.Option(help="Put the model among those of the package.")] = False,
+    ship: Annotated[bool, typer.Option("--ship", help="Add the model to the package.")] = False,
 ) -> None:
-    """Train a model; the same command continues an interrupted run and finds a finished one.
+    """Train a model on an equation or a dataset.
 
-    Several processes: torchrun --nproc-per-node=4 -m neuralsolver.cli train ...
+    The same command continues an interrupted run and finds a finished one. To use several
+    processes: torchrun --nproc-per-node=4 -m neuralsolver.cli train ...
     """
     import torch
 
