@@ -58,7 +58,7 @@ def evaluate(
 
     torch.set_num_threads(1)
     if experiment == "sensors":
-        return _sensors(results / scale, method, regime, seed)
+        return _sensors(results / scale_named(scale).written, method, regime, seed)
     known = [*EXPERIMENTS, *STUDIES]
     if experiment not in (*known, "all") and Path(experiment).is_file():
         row = _own(Path(experiment), model, samples)

@@ -13,7 +13,7 @@ from neuralsolver.models import RETIRED
 from neuralsolver.training import load, shipped
 from neuralsolver.training.checkpoint import read_card
 from neuralsolver.training.library import SHIPPED
-from neuralsolver.training.presets import NETWORKS, SCALES, recipes_for
+from neuralsolver.training.presets import NETWORKS, SCALES, recipes_for, scale_named
 from neuralsolver.training.recipes import make_solver, make_stages
 from neuralsolver.training.run import Training, train
 from paper.regimes import EXPERIMENTS
@@ -161,3 +161,10 @@ def test_a_training_goes_on_from_the_weights_of_another(tmp_path):
         replace(second, recipe="contractive").solver()
     with pytest.raises(InvalidInput, match="start"):
         replace(second, start="no-such-model").folder(tmp_path)
+
+
+def test_files_keep_the_old_name_of_the_small_scale(tmp_path):
+    assert Training(Poisson(), "paper", SCALES["small"]).folder(tmp_path).name.startswith("desk-")
+    assert read_card(SHIPPED / "poisson-contractive")["scale"] == "small"
+    with pytest.raises(InvalidInput, match="small"):
+        scale_named("desk")
