@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(VENV)/.current-pip
 READY := $(VENV)/.ready
 TESTED := $(VENV)/.ready-dev
 SERVED := $(VENV)/.ready-serve
@@ -34,9 +35,14 @@ lint: $(TESTED)
 docs: $(TESTED)
 	$(BIN)/mkdocs build --strict --quiet
 
-# torch first and exactly: a range would bring another build with gigabytes of accelerator libraries
-$(READY): pyproject.toml constraints.txt
+# the pip that a Python brings is as old as that Python
+$(PIP):
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet 'pip>=26'
+	touch $@
+
+# torch first and exactly: a range would bring another build with gigabytes of accelerator libraries
+$(READY): pyproject.toml constraints.txt | $(PIP)
 	$(BIN)/pip install --quiet torch==2.13.0
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
 	touch $@

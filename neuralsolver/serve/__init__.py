@@ -2,8 +2,8 @@
 
 One process holds the trained models. A solve is a generator of steps in a worker thread, which ends
 at its next checkpoint when its time is up or its client has left (`solve_steps`, `service`). The
-event loop takes from it what a client can read and drops the rest (`stream`, `mailbox`). Whoever
-comes while all places are taken waits in a queue and sees its position (`admission`). Everything a
+event loop takes from it what a client can read and drops the rest (`stream`). Whoever
+comes while all places are taken waits in a queue and sees its position. Everything a
 client sends is bounded before it costs anything (`settings`, `gateway`, `requests`).
 
     GET  /                 the page, plain modules and canvas, nothing from other hosts

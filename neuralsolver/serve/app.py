@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 
 import neuralsolver
 from neuralsolver.plotting.pictures import DIVERGING, SEQUENTIAL
-from neuralsolver.serve import field_reconstruction, http_api, stories
+from neuralsolver.serve import http_api, stories
 from neuralsolver.serve.gateway import LOOPBACK, Gateway
 from neuralsolver.serve.http_server import on_signal
 from neuralsolver.serve.service import Service
@@ -54,11 +53,12 @@ def make_app(settings: ServerSettings, results: Path, hosts: tuple[str, ...] = L
         hosts: The host names that are answered.
     """
     service = Service(settings)
+    streams = Streams(service)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         loop = asyncio.get_running_loop()
-        on_signal(partial(loop.call_soon_threadsafe, service.stop))
+        on_signal(lambda leave: asyncio.run_coroutine_threadsafe(streams.end(leave), loop))
         await loop.run_in_executor(service.solving, service.models.warm)
         yield {"settings": settings}
         service.close()
@@ -72,10 +72,9 @@ def make_app(settings: ServerSettings, results: Path, hosts: tuple[str, ...] = L
         docs_url=None,
         redoc_url=None,
     )
-    app.state.service, app.state.streams = service, (streams := Streams(service))
+    app.state.service, app.state.streams = service, streams
     app.add_middleware(Gateway, settings=settings, telemetry=service.telemetry, hosts=hosts)
     app.include_router(http_api.routes)
-    app.include_router(field_reconstruction.routes)
     app.include_router(stories.routes)
     app.add_api_websocket_route("/stream", streams.serve)
     app.add_exception_handler(HTTPException, _passed_on)

@@ -23,8 +23,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from neuralsolver.serve.refusals import Refused, refusal
+from neuralsolver.serve.service import Telemetry
 from neuralsolver.serve.settings import ServerSettings
-from neuralsolver.serve.telemetry import Telemetry
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "

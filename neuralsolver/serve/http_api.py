@@ -14,11 +14,11 @@ import asyncio
 import json
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 
 from neuralsolver.errors import InvalidInput
@@ -27,31 +27,15 @@ from neuralsolver.serve.frames import read_npy, write_npy
 from neuralsolver.serve.refusals import Refused
 from neuralsolver.serve.requests import SolveJob, SolveRequest, make_job, parse
 from neuralsolver.serve.service import Service
-from neuralsolver.serve.solve_steps import Outcome
+from neuralsolver.serve.solve_steps import MeasuredSolve
 from neuralsolver.serve.solver_choices import watched
+from neuralsolver.serve.verdict import Verdict
 
 NPY = "application/x-npy"
 JSON = "application/json"
 Result = TypeVar("Result")
 LARGEST_JSON = 2**18
 """Numbers of an answer in JSON; beyond it the text is many times larger than the array."""
-
-
-class Verdict(BaseModel):
-    """How a solve ended and what is known of its answer."""
-
-    status: Annotated[str, Field(description="TOLERANCE, FINISHED, PLATEAU, DIVERGED …")]
-    good: Annotated[bool, Field(description="Whether what was asked for was reached.")]
-    headline: str
-    tone: str
-    meaning: str
-    accuracy: Annotated[str, Field(description="What is known of the error, in words.")]
-    steps: int
-    seconds: float
-    relative_residual: float | None
-    error_bound: Annotated[float | None, Field(description="Proven, where the equation allows.")]
-    error_estimate: Annotated[float | None, Field(description="Where there is no bound.")]
-    error: Annotated[float | None, Field(description="Only on the stream.")]
 
 
 class Answer(Verdict):
@@ -172,11 +156,13 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _response(outcome: Outcome, found: dict[str, Any], wants_npy: bool) -> Response:
-    u = outcome.solution.tensor[0, 0].double().numpy()
+def _response(solve: MeasuredSolve, found: Verdict, wants_npy: bool) -> Response:
+    assert solve.solution is not None
+    u = solve.solution.tensor[0, 0].double().numpy()
+    text = json.dumps(found.model_dump(), allow_nan=False)  # ASCII, as a header has to be
     if wants_npy:
-        return Response(write_npy(u), media_type=NPY, headers={"X-Ens-Verdict": json.dumps(found)})
-    text, numbers = json.dumps(found, allow_nan=False), _numbers(np.where(np.isfinite(u), u, 0.0))
+        return Response(write_npy(u), media_type=NPY, headers={"X-Ens-Verdict": text})
+    numbers = _numbers(np.where(np.isfinite(u), u, 0.0))
     return Response(f'{text[:-1]}, "u": {numbers}}}', media_type=JSON)
 
 

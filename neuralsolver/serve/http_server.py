@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -129,17 +130,15 @@ def listen(host: str, port: int, backlog: int = 2048) -> socket.socket:
     return listening
 
 
-def on_signal(stop: Callable[[], object]) -> None:
-    """Call `stop` when a signal to end comes, before what is there already is done."""
+def on_signal(stop: Callable[[Callable[[], object]], object]) -> None:
+    """Call `stop` when a signal to end comes, with what is done then: it is to be done at last."""
     if threading.current_thread() is not threading.main_thread():
         return
     for number in (signal.SIGTERM, signal.SIGINT):
         before = signal.getsignal(number)
 
         def handle(number: int, frame: Any, before: Any = before) -> None:
-            stop()
-            if callable(before):
-                before(number, frame)
+            stop(partial(before, number, frame) if callable(before) else int)
 
         signal.signal(number, handle)
 

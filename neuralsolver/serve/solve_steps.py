@@ -11,7 +11,7 @@ import hashlib
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,7 @@ from neuralsolver.cancellation import checkpoint
 from neuralsolver.data.reference_solution import ReferenceSolver
 from neuralsolver.equations import Problem
 from neuralsolver.errors import InvalidInput, ReferenceFailure
-from neuralsolver.serve.frames import encode_frame, shown
-from neuralsolver.serve.mailbox import Mailbox
+from neuralsolver.serve.frames import shown
 from neuralsolver.serve.solver_choices import Method
 from neuralsolver.solvers import Observation, Solution
 from neuralsolver.solvers.norms import relative_error
@@ -31,23 +30,8 @@ from neuralsolver.solvers.norms import relative_error
 REMEMBERED = 16
 """Reference solutions that are kept: a slider comes back, and every method wants the same one."""
 
-
-@dataclass
-class Outcome:
-    """How a measured solve ended; the curves have one entry per step, whoever saw it."""
-
-    solution: Solution
-    seconds: float
-    out_of_time: bool
-    compared: bool
-    """Whether a reference solution was asked for; there may be none."""
-    error: float | None
-    curves: dict[str, list[Any]]
-
-    @property
-    def status(self) -> str:
-        """The word for programs."""
-        return "TIME_LIMIT" if self.out_of_time else self.solution.status[0].name
+Show = Callable[[dict[str, Any], dict[str, npt.NDArray[np.float32]]], None]
+"""Called with the numbers and the fields of a step."""
 
 
 class ReferenceSolutions:
@@ -88,8 +72,7 @@ class MeasuredSolve:
         method: The solver with its options.
         problem: What is solved.
         references: Where the reference solution comes from; none is computed without it.
-        mailbox: Where the steps are shown; without it their fields are not made.
-        number: The number of the request that the steps belong to.
+        show: What is done with the steps; without it their fields are not made.
     """
 
     def __init__(
@@ -97,19 +80,20 @@ class MeasuredSolve:
         method: Method,
         problem: Problem,
         references: ReferenceSolutions | None,
-        mailbox: Mailbox | None = None,
-        number: int = 0,
+        show: Show | None = None,
     ) -> None:
-        self.method, self.problem, self.references = method, problem, references
-        self.mailbox, self.number = mailbox, number
+        self.method, self.problem = method, problem
+        self.references, self.show = references, show
         self.reference: Tensor | None = None
+        self.solution: Solution | None = None
         self.last: Observation | None = None
         self.seconds = 0.0
-        self.begun = False
+        self.begun = self.out_of_time = False
         names = ("stage", "step", "seconds", "residual", "error", "correction")
         self.curves: dict[str, list[Any]] = {name: [] for name in names}
+        """One entry per step, whoever saw it."""
 
-    def run(self) -> Outcome:
+    def run(self) -> None:
         """Solve to the end."""
         self.begun = True
         steps = self.method.solver.iterations(self.problem, **self.method.options)
@@ -119,7 +103,8 @@ class MeasuredSolve:
             try:
                 self.last = next(steps)
             except StopIteration as end:
-                return self._outcome(end.value, out_of_time=False)
+                self.solution = end.value
+                return
             finally:
                 self.seconds += time.perf_counter() - begin
             if not self.curves["step"] and self.references is not None:
@@ -129,39 +114,35 @@ class MeasuredSolve:
             for name, values in self.curves.items():
                 values.append(numbers[name])
 
-    def out_of_time(self) -> Outcome:
-        """What there is when the time is up."""
+    def end_out_of_time(self) -> None:
+        """Make do with what there is."""
         guess = self.problem.first_guess()
         found = guess if self.last is None or self.last.u.shape != guess.shape else self.last.u
-        return self._outcome(Solution.of(self.problem, found.to(self.problem.inputs)), True)
+        self.solution = Solution.of(self.problem, found.to(self.problem.inputs))
+        self.out_of_time = True
 
-    def _outcome(self, solution: Solution, out_of_time: bool) -> Outcome:
-        error, compared = self._error(solution.tensor), self.references is not None
-        return Outcome(solution, self.seconds, out_of_time, compared, error, self.curves)
+    def error(self, u: Tensor) -> float | None:
+        """The relative error against the reference solution, on its grid."""
+        if self.reference is None or u.shape != self.reference.shape:
+            return None
+        return finite(float(relative_error(u.double(), self.reference)))
 
     def _show(self, seen: Observation) -> dict[str, Any]:
-        """The numbers of a step, which the mailbox gets with its fields."""
+        """The numbers of a step, which is shown with its fields."""
         change = seen.correction
         numbers: dict[str, Any] = {
             "stage": seen.stage,
             "step": seen.step,
             "seconds": self.seconds,
             "residual": finite(float(seen.norms[0] / seen.scale[0])),
-            "error": self._error(seen.u),
+            "error": self.error(seen.u),
             "correction": None,
         }
         if change is not None:
             numbers["correction"] = finite(float(change.double().square().mean().sqrt()))
-        if self.mailbox is not None:
-            header = {"id": self.number, "index": len(self.curves["step"]), **numbers}
-            self.mailbox.show(encode_frame(header, self._fields(seen)))
+        if self.show is not None:
+            self.show({"index": len(self.curves["step"]), **numbers}, self._fields(seen))
         return numbers
-
-    def _error(self, u: Tensor) -> float | None:
-        """The relative error against the reference solution, on its grid."""
-        if self.reference is None or u.shape != self.reference.shape:
-            return None
-        return finite(float(relative_error(u.double(), self.reference)))
 
     def _fields(self, seen: Observation) -> dict[str, npt.NDArray[np.float32]]:
         fields = {"solution": seen.u, "residual": seen.residual}
@@ -169,13 +150,11 @@ class MeasuredSolve:
             fields["correction"] = seen.correction
         if self.reference is not None and seen.u.shape == self.reference.shape:
             fields["error"] = seen.u.double() - self.reference
-        return {name: shown(_plain(values)) for name, values in fields.items()}
-
-
-def _plain(field: Tensor) -> npt.NDArray[Any]:
-    """The first sample as an array without what is not finite."""
-    plain: npt.NDArray[Any] = np.nan_to_num(field[0, 0].cpu().numpy(), posinf=3e38, neginf=-3e38)
-    return plain
+        first = {name: values[0, 0].cpu().numpy() for name, values in fields.items()}
+        return {
+            name: shown(np.nan_to_num(values, posinf=3e38, neginf=-3e38))
+            for name, values in first.items()
+        }
 
 
 def finite(value: float) -> float | None:

@@ -13,14 +13,18 @@
                     {"type": "refused", "id", "field", "expected", "got", "message"}
                     {"type": "finished", "id"}
 
-A new request takes the place of the one before: that is how a slider is dragged.
+A new request takes the place of the one before: that is how a slider is dragged. A slow client sees
+fewer iterates, but always the newest, and all words.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,14 +35,60 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from neuralsolver.errors import InvalidInput
 from neuralsolver.serve.frames import decode_frame, encode_frame, shown
 from neuralsolver.serve.gateway import client_of
-from neuralsolver.serve.mailbox import Mailbox
 from neuralsolver.serve.refusals import refusal
 from neuralsolver.serve.requests import SolveJob, StreamRequest, make_job, parse
-from neuralsolver.serve.service import Service
+from neuralsolver.serve.service import Service, Telemetry
 from neuralsolver.serve.solver_choices import compared, step_of, watched
 
 IDLE, TRY_AGAIN = 1000, 1013
 """Close codes: an idle stream that makes room or never asked, and all streams taken."""
+
+LAST_WORDS_SECONDS = 1.0
+"""How long a server that stops waits until its words have been sent."""
+ROOM = 24
+"""Frames that wait for a client; at 64 × 64 points that is 1.5 million bytes."""
+
+
+class Mailbox:
+    """What waits to be sent: filled from any thread, which never waits, emptied by the event loop.
+
+    Of frames only the newest are kept, as many as there is room for.
+    """
+
+    def __init__(self, telemetry: Telemetry, room: int = ROOM) -> None:
+        self.telemetry, self.room = telemetry, room
+        self.waiting: deque[str | bytes] = deque()
+        self.frames = 0
+        self.lock = threading.Lock()
+        self.loop = asyncio.get_running_loop()
+        self.filled = asyncio.Event()
+
+    def say(self, kind: str, **content: Any) -> None:
+        """Add a message in words."""
+        self.show(json.dumps({"type": kind, **content}, allow_nan=False))
+
+    def show(self, item: str | bytes) -> None:
+        """Add a message or a frame, which takes the place of the oldest where there is no room."""
+        with self.lock:
+            if isinstance(item, bytes):
+                if self.frames == self.room:
+                    self.waiting.remove(next(i for i in self.waiting if isinstance(i, bytes)))
+                    self.telemetry.frames_skipped.inc()
+                else:
+                    self.frames += 1
+            self.waiting.append(item)
+        self.loop.call_soon_threadsafe(self.filled.set)
+
+    async def take(self) -> str | bytes:
+        """The next message."""
+        while True:
+            with self.lock:
+                if self.waiting:
+                    item = self.waiting.popleft()
+                    self.frames -= isinstance(item, bytes)
+                    return item
+                self.filled.clear()
+            await self.filled.wait()
 
 
 @dataclass(eq=False)
@@ -47,6 +97,8 @@ class Session:
 
     websocket: WebSocket
     client: str
+    mailbox: Mailbox
+    sending: bool = False
     answer: asyncio.Task[None] | None = None
     since: float = field(default_factory=time.monotonic)
     """When it last asked for something."""
@@ -75,7 +127,8 @@ class Streams:
     async def serve(self, websocket: WebSocket) -> None:
         """Serve one stream until its client leaves."""
         await websocket.accept()
-        session = Session(websocket, client_of(websocket.scope))
+        mailbox = Mailbox(self.service.telemetry)
+        session = Session(websocket, client_of(websocket.scope), mailbox)
         if not await self._make_room(session):
             self.service.telemetry.refused("connections")
             await websocket.close(TRY_AGAIN, "too many connections; try again soon")
@@ -85,6 +138,15 @@ class Streams:
             await _converse(session, self.service)
         finally:
             self.open.discard(session)
+
+    async def end(self, leave: Callable[[], object]) -> None:
+        """Stop all work, and `leave` when every client that reads has been told."""
+        self.service.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
+                while any(each.busy or each.sending or each.mailbox.waiting for each in self.open):
+                    await asyncio.sleep(0.01)
+        leave()
 
     async def _make_room(self, new: Session) -> bool:
         settings = self.service.settings
@@ -103,9 +165,8 @@ class Streams:
 
 
 async def _converse(session: Session, service: Service) -> None:
-    websocket = session.websocket
-    mailbox = Mailbox(service.telemetry)
-    pump = asyncio.create_task(_pump(websocket, mailbox, service))
+    websocket, mailbox = session.websocket, session.mailbox
+    pump = asyncio.create_task(_pump(session, service))
     limit: float | None = service.settings.first_message_seconds
     try:
         while not pump.done() and not session.dismissed:
@@ -135,10 +196,13 @@ async def _cancel(task: asyncio.Task[Any] | None) -> None:
             await task
 
 
-async def _pump(websocket: WebSocket, mailbox: Mailbox, service: Service) -> None:
+async def _pump(session: Session, service: Service) -> None:
     """Send what is in the mailbox at the pace of the client."""
+    websocket = session.websocket
     while True:
-        item = await mailbox.take()
+        session.sending = False
+        item = await session.mailbox.take()
+        session.sending = True
         send = websocket.send_bytes(item) if isinstance(item, bytes) else websocket.send_text(item)
         try:
             await asyncio.wait_for(send, service.settings.stall_seconds)
@@ -198,6 +262,9 @@ async def _show(job: SolveJob, request: StreamRequest, mailbox: Mailbox, service
     def notice(position: int) -> None:
         mailbox.say("waiting", id=number, position=position)
 
+    def show(numbers: dict[str, Any], fields: dict[str, Any]) -> None:
+        mailbox.show(encode_frame({"id": number, **numbers}, fields))
+
     mailbox.say(
         "begun",
         id=number,
@@ -208,11 +275,10 @@ async def _show(job: SolveJob, request: StreamRequest, mailbox: Mailbox, service
         constants=problem.equation.constants(),
         others=list(others),
     )
-    drawn = {"input": shown(problem.inputs[0, 0].numpy())}
-    mailbox.show(encode_frame({"id": number, "index": -1}, drawn))
-    outcome, judged = await service.solve(job, method, number, mailbox, notice)
-    mailbox.say("done", id=number, verdict=judged, curves=outcome.curves)
+    show({"index": -1}, {"input": shown(problem.inputs[0, 0].numpy())})
+    solve, judged = await service.solve(job, method, show, notice)
+    mailbox.say("done", id=number, verdict=judged.model_dump(), curves=solve.curves)
     for other in (others[key] for key in wanted):
-        outcome, judged = await service.solve(job, other, notice=notice)
+        solve, judged = await service.solve(job, other, notice=notice)
         named = {"id": number, "method": other.key, "label": other.label}
-        mailbox.say("curve", **named, verdict=judged, curves=outcome.curves)
+        mailbox.say("curve", **named, verdict=judged.model_dump(), curves=solve.curves)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import math
@@ -16,13 +17,19 @@ import neuralsolver as ns
 from neuralsolver.cancellation import Cancelled, cancellable, checkpoint
 from neuralsolver.data.reference_solution import ReferenceSolver
 from neuralsolver.equations import equation_named
-from neuralsolver.serve.field_reconstruction import ReconstructionRequest, reconstruct
 from neuralsolver.serve.refusals import OutOfTime
 from neuralsolver.serve.service import Call
 from neuralsolver.serve.settings import ServerSettings
-from neuralsolver.serve.stories import WaveRequest, WellsRequest, find_rock, follow_beam
+from neuralsolver.serve.stories import (
+    SensorsRequest,
+    WaveRequest,
+    WellsRequest,
+    find_rock,
+    follow_beam,
+    reconstruct,
+)
 from neuralsolver.solvers.newton import Newton
-from tests.serve.running import JSON, running
+from tests.serve.running import JSON, Never, messages, of_type, running
 
 PLACES = [[0.2, 0.2], [0.8, 0.3], [0.5, 0.5], [0.2, 0.9]]
 
@@ -116,7 +123,7 @@ LONG = {
     "Newton with sparse factors": lambda: Newton().solve(ns.Problem.random(ns.Darcy(), 64)),
     "a wave": lambda: follow_beam(WaveRequest()),
     "wells": lambda: find_rock(WellsRequest(places=PLACES)),
-    "sensors": lambda: reconstruct(ReconstructionRequest(equation="darcy", places=PLACES)),
+    "sensors": lambda: reconstruct(SensorsRequest(equation="darcy", places=PLACES)),
 }
 
 
@@ -146,7 +153,7 @@ def test_clients_are_told_of_the_end_before_the_step_has_ended(monkeypatch):
         checkpoint()
 
     with running(ServerSettings(solves=1)) as server, ThreadPoolExecutor(2) as clients:
-        monkeypatch.setattr("neuralsolver.serve.stories.follow_beam", step)
+        monkeypatch.setattr("neuralsolver.serve.stories.random_medium", step)
         ask = ("POST", "/waves", json.dumps({"seed": 1}), JSON)
         try:
             working = clients.submit(server.request, *ask)
@@ -172,9 +179,28 @@ def test_a_client_that_leaves_frees_its_thread(monkeypatch):
             ended.set()
 
     with running(ServerSettings(solves=1)) as server:
-        monkeypatch.setattr("neuralsolver.serve.stories.follow_beam", step)
+        monkeypatch.setattr("neuralsolver.serve.stories.random_medium", step)
         with server.ask_and_leave("/waves", json.dumps({"seed": 1})):
             server.until(lambda: server.service.places.running == 1)
         assert ended.wait(60)
         server.until(lambda: server.service.places.running == 0)
         assert server.solve(equation="poisson", tolerance=1e-4)[0] == 200
+
+
+def test_the_server_leaves_when_its_clients_have_been_told(monkeypatch):
+    """Whatever closes the streams comes after the last words have been sent."""
+    with running(ServerSettings(solves=1)) as server, server.stream() as stream:
+        monkeypatch.setattr(server.service, "references", Never())
+        stream.send('{"equation": "poisson"}')
+        messages(stream, last="begun")
+        server.until(lambda: server.service.calls)
+        (future,) = server.service.calls.values()
+        left: list[bool] = []
+
+        def leave():
+            left.extend(each.busy or bool(each.mailbox.waiting) for each in server.streams.open)
+
+        asyncio.run_coroutine_threadsafe(server.streams.end(leave), future.get_loop()).result(60)
+        assert left == [False]
+        (refused,) = of_type(messages(stream), "refused")
+        assert refused["field"] == "stopping"

@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from neuralsolver.serve.admission import Places
-from neuralsolver.serve.mailbox import Mailbox
 from neuralsolver.serve.refusals import QueueFull
-from neuralsolver.serve.telemetry import Telemetry
+from neuralsolver.serve.service import Places, Telemetry
+from neuralsolver.serve.stream import Mailbox
 
 
 def test_places_are_given_in_order_of_arrival():

@@ -11,8 +11,8 @@ import torch
 
 from neuralsolver.data.reference_solution import ReferenceSolver
 from neuralsolver.equations import Helmholtz, Observed, Poisson, Sensors
-from neuralsolver.serve.mailbox import Mailbox
-from neuralsolver.serve.telemetry import Telemetry
+from neuralsolver.serve.service import Telemetry
+from neuralsolver.serve.stream import Mailbox
 from neuralsolver.training import fit
 from neuralsolver.training.presets import SCALES
 from neuralsolver.training.recipes import make_plan, make_solver

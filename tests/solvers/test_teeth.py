@@ -85,6 +85,15 @@ def test_units_are_powers_of_two_that_bring_any_number_to_ordinary_size(size):
     assert torch.equal(scaled(ordinary, exponent_of(given)), given)
 
 
+@pytest.mark.parametrize("exponent", [3000, -3000])
+def test_a_unit_beyond_all_numbers_makes_no_nan(exponent):
+    """Nothing but zero fits there; 0 times a power that is infinite would be no number."""
+    fields = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
+    nothing, one = scaled(fields, torch.tensor([exponent]))[0].tolist()
+    assert nothing == 0
+    assert one == (float("inf") if exponent > 0 else 0)
+
+
 def test_weights_that_are_not_those_of_the_card_are_refused(tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(locate("poisson"), folder)

@@ -116,8 +116,12 @@ export class Workbench {
     this.timer = null;
     this.begun = performance.now();
     this.live = live;
-    if (!live) this.again = false; // the last word: nothing that was dragged comes after it
-    if (!live) writeState(state);
+    if (!live) {
+      this.again = false; // the last word: nothing that was dragged comes after it
+      this.judgement = null; // a verdict is that of the last solve, or none
+      delete this.comparison.verdict.dataset.status;
+      writeState(state);
+    }
     const field = this.#field();
     if (field) this.input = field;
     if (field) this.stage.drawInput(field);
