@@ -214,7 +214,7 @@ def race_waves(
     Args:
         file: Rows, to which those that are missing are appended; none are kept by default.
         cases: Keys of `CASES`, all by default.
-        count: Instances a case; without it nothing is raced.
+        count: Instances a case; by default none where there are rows, else two.
         seed: Of the instances.
         beside: Of `wave_methods`.
     """
@@ -223,7 +223,9 @@ def race_waves(
     network = SHIPPED / "waves"
     weights = json.loads((network / "card.json").read_text())["sha256"][:12]
     methods = wave_methods(load_corrector(network), beside)
-    for case, index in itertools.product(cases or CASES, range(count or 0)):
+    if count is None:
+        count = 2 if not rows else 0
+    for case, index in itertools.product(cases or CASES, range(count)):
         known = Choice(CASES).read("--case", case)
         if (case, seed, index) not in done:
             row = race_instance(CASES[known], [seed, list(CASES).index(case), index], methods)
@@ -231,7 +233,7 @@ def race_waves(
             if file is not None:
                 with file.open("a") as stream:
                     stream.write(json.dumps(rows[-1]) + "\n")
-    return f"{case_table(rows)}\n\n{method_table(rows)}"
+    return f"{case_table(rows)}\n\n{method_table(rows, rows[0]['cell'])}"
 
 
 def read_waves(file: Path) -> list[Row]:
