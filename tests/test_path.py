@@ -10,7 +10,7 @@ import neuralsolver
 from neuralsolver.cli import run
 
 PACKAGE = str(Path(neuralsolver.__file__).parent)
-FUNCTIONS, FILES = 240, 40
+FUNCTIONS, FILES = 245, 41
 """Issue 19 asks for 120 and 25."""
 NEW_LOCALS = 2
 """The flag of code that is a function, not the body of a class."""

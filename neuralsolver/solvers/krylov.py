@@ -27,6 +27,7 @@ form of SciPy.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
@@ -61,6 +62,7 @@ def accelerated(step: Stepper, problem: Problem) -> Stepper:
     return Krylov(step, conjugate=whole and equation.definite_on(problem.grid))
 
 
+@dataclass(eq=False)
 class Directions:
     """Directions z and their images q = Az, made orthogonal and of unit length as they come.
 
@@ -69,11 +71,11 @@ class Directions:
     `memory` directions the oldest is forgotten.
     """
 
-    def __init__(self, memory: int | None, conjugate: bool = False) -> None:
-        self.memory, self.conjugate = memory, conjugate
-        self.directions: Tensor | None = None
-        self.images: Tensor | None = None
-        self.count = 0
+    memory: int | None
+    conjugate: bool = False
+    directions: Tensor | None = None
+    images: Tensor | None = None
+    count: int = 0
 
     def add(self, z: Tensor, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Add a pair (samples, points): as it is held, what r is tested against, and its length."""

@@ -320,7 +320,7 @@ def iterations(
     ledger = _Ledger(problem, u)
     active, correction = problem, None
     while True:
-        now = State.of(active, u)
+        now = State(active, u, active.residual(u))
         norms = residual_norm(now.preconditioned_residual).cpu()
         step, samples = len(ledger.history), ledger.running
         scale = ledger.scale[samples]

@@ -102,7 +102,7 @@ class NeuralSolver(nn.Module, Solver):
             change = self._evaluate(self.predictor, reads, blind, guess, clock=1.0)
             change = change * problem.network_unit
         else:
-            now = State.of(problem, guess)
+            now = State(problem, guess, problem.residual(guess))
             change = self._scaled(self.predictor, reads, now, clock=1.0)
         return problem.impose(guess + change)
 

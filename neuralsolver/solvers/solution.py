@@ -247,7 +247,8 @@ class Solution:
         `ESTIMATED_POINTS` points, estimated (`error_estimate`).
         """
         relative, bound = self.relative_residual, self.error_bound
-        estimate = self.error_estimate if self.estimate_is_cheap else None
+        cheap = self.estimate_is_cheap
+        estimate = self.error_estimate if cheap else None
         lines = []
         for status, count in Counter(self.status).items():
             chosen = torch.tensor([s is status for s in self.status])
@@ -268,7 +269,7 @@ class Solution:
                 how = "the flow stepped through time" if moving else "one Newton correction"
                 worst = float(estimate[chosen].max())
                 lines.append(f"relative error about {worst:.1e} (estimate: {how})")
-        branch = self.on_main_branch if self.estimate_is_cheap else None
+        branch = on_main_branch(self.problem, self.tensor.detach()) if cheap else None
         if branch is not None and not all(branch):
             others = f"{branch.count(False)} of {len(branch)}"
             lines.append(f"{others} on another branch of solutions than the one through zero")

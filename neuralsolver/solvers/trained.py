@@ -54,7 +54,7 @@ from neuralsolver.solvers.loop import (
 )
 from neuralsolver.solvers.multigrid import NOT_LINEAR, MultigridStep, as_operator
 from neuralsolver.solvers.multilevel import VCycle
-from neuralsolver.solvers.neural_solver import NeuralSolver
+from neuralsolver.solvers.neural_solver import NeuralSolver, NeuralStepper
 from neuralsolver.solvers.newton import NewtonStep, polished
 from neuralsolver.solvers.norms import guess_norm, measured_norm
 from neuralsolver.solvers.safeguard import (
@@ -299,7 +299,7 @@ class TrainedSolver(Solver):
             multigrid = problem.equation.linear and problem.space.scalar
             return MultigridStep(problem) if multigrid else NewtonStep()
         if problem.on_native_grid and problem.resolution == self.resolution:
-            return self.network.stepper()
+            return NeuralStepper(self.network)
         if self.network.reads_shape:
             return self._under_cycles(problem)
         return VCycle(self.network, problem, self.resolution)
