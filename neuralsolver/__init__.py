@@ -23,6 +23,7 @@ _HOME = {
     "Helmholtz": "equations",
     "Darcy": "equations",
     "NavierStokes": "equations",
+    "AdvectionDiffusion": "equations.advection_diffusion",
     "Waves": "waves",
     "Sensors": "equations",
     "Observed": "equations",
@@ -70,6 +71,9 @@ if TYPE_CHECKING:
     from neuralsolver.equations import Problem as Problem
     from neuralsolver.equations import Sensors as Sensors
     from neuralsolver.equations import register as register
+    from neuralsolver.equations.advection_diffusion import (
+        AdvectionDiffusion as AdvectionDiffusion,
+    )
     from neuralsolver.equations.contract import check_equation as check_equation
     from neuralsolver.errors import InvalidInput as InvalidInput
     from neuralsolver.fields.complex_field import complex_field as complex_field
