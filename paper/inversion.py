@@ -24,10 +24,9 @@ from neuralsolver.inversion.chain import run_chains
 from neuralsolver.inversion.corrector import Corrector
 from neuralsolver.inversion.ens import network_probability, network_samples
 from neuralsolver.inversion.ensemble import smooth_ensemble
-from neuralsolver.inversion.forward import HeadModel, embed, solve_heads
+from neuralsolver.inversion.forward import HeadModel, WellData, embed, solve_heads
 from neuralsolver.inversion.gauss_newton import gauss_newton_samples, total_variation
 from neuralsolver.inversion.priors import Prior
-from neuralsolver.inversion.problem_of_wells import WellData
 from neuralsolver.limits import Choice
 from neuralsolver.training.checkpoint import load_model, read_card
 from paper.rows import append_row, read_rows

@@ -28,10 +28,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from neuralsolver.equations import Darcy, generator
 from neuralsolver.inversion.corrector import KINDS, Corrector
-from neuralsolver.inversion.forward import HeadModel
+from neuralsolver.inversion.forward import HeadModel, WellData
 from neuralsolver.inversion.mismatch import GRID, Wells, prior_moments, signal_channels
 from neuralsolver.inversion.priors import Array, Prior
-from neuralsolver.inversion.problem_of_wells import WellData
 from neuralsolver.training.checkpoint import Card, load_model, save_model
 from neuralsolver.training.fit import fit
 from neuralsolver.training.plan import Plan

@@ -57,5 +57,6 @@ def test_the_seconds_are_those_that_were_measured():
     stored = [json.loads(line) for line in page.ROWS.read_text().splitlines()]
     for row, line in zip(stored, [line for line in TEXT.splitlines() if page.ROW.match(line)],
                          strict=True):  # fmt: skip
-        assert row["python"] in line
+        # measured under the name it had at the top level, which is now imported from its module
+        assert row["python"].replace("ns.AdvectionDiffusion", "AdvectionDiffusion") in line
         assert line.endswith(f"| {row['by']} | {row['seconds']:g} |")

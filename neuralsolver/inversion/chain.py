@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from neuralsolver.inversion.problem_of_wells import WellData
+from neuralsolver.inversion.forward import WellData
 from neuralsolver.samplers.exact import effective_size
 
 Array = npt.NDArray[np.float64]

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from neuralsolver.inversion.forward import WellData
 from neuralsolver.inversion.mismatch import FIELD_CHANNELS, GRID, LARGEST_LOGIT, SCALARS, Wells
-from neuralsolver.inversion.problem_of_wells import WellData
 
 KINDS = ("two-phase", "channels", "ellipses")
 """The priors the network knows, in the order of its inputs."""

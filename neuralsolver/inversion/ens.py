@@ -26,9 +26,8 @@ from scipy.special import ndtr
 from torch import Tensor
 
 from neuralsolver.inversion.corrector import Corrector
-from neuralsolver.inversion.forward import interpolation
+from neuralsolver.inversion.forward import WellData, interpolation
 from neuralsolver.inversion.mismatch import GRID, LARGEST_LOGIT, Wells, _cosines, signal_channels
-from neuralsolver.inversion.problem_of_wells import WellData
 
 Array = npt.NDArray[np.float64]
 

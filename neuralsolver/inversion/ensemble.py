@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from neuralsolver.inversion.problem_of_wells import WellData
+from neuralsolver.inversion.forward import WellData
 
 Array = npt.NDArray[np.float64]
 

@@ -10,7 +10,8 @@ rounding. One sparse LU serves the heads and all m adjoint fields: about 3 ms an
 
 from __future__ import annotations
 
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,13 @@ from scipy.linalg import solveh_banded
 from scipy.sparse.linalg import SuperLU, splu
 
 from neuralsolver.cancellation import checkpoint
+from neuralsolver.inversion.priors import Prior
 from neuralsolver.reference.posterior import bilinear_weights
 
 Array = npt.NDArray[np.float64]
+
+FLOOR = 1e-3
+"""The smallest noise a method assumes, in units of the rms head: heads are never exact."""
 
 
 class HeadModel:
@@ -60,6 +65,62 @@ class HeadModel:
         u = embed(factor.solve(np.full(self.rows.shape[1], self.source)), self.resolution)
         adjoint = embed(factor.solve(np.asarray(self.rows.T @ (weight * misfit))), self.resolution)
         return u, sensitivity(u, adjoint[None])[0]
+
+
+@dataclass(frozen=True, eq=False)
+class WellData:
+    """Heads in wells, cells of known permeability, and the prior.
+
+    Args:
+        prior: The distribution of permeabilities before any measurement.
+        resolution: Vertices a side.
+        source: The constant f.
+        positions: Of the wells, (m, 2).
+        heads: What they saw, (m,).
+        noise: Standard deviation of each, (m,).
+        known: (k, 2) grid indices of cells whose permeability was measured.
+        values: Their permeability, (k,).
+    """
+
+    prior: Prior
+    resolution: int
+    source: float
+    positions: Array
+    heads: Array
+    noise: Array
+    known: npt.NDArray[np.int64]
+    values: Array
+
+    @cached_property
+    def model(self) -> HeadModel:
+        """Heads and derivatives."""
+        return HeadModel(self.positions, self.resolution, self.source)
+
+    @property
+    def size(self) -> float:
+        """The rms head."""
+        size = float(np.sqrt(np.mean(self.heads**2))) if len(self.heads) else 0.0
+        return size or 1.0
+
+    @property
+    def safe_noise(self) -> Array:
+        """The noise, at least FLOOR of the rms head."""
+        return np.maximum(self.noise, FLOOR * self.size)
+
+    def misfit(self, permeability: Array) -> Array:
+        """The rms of (heads − G(a)) / noise of permeabilities (S, n, n), (S,)."""
+        if not len(self.heads):
+            return np.zeros(len(permeability))
+        missed = (self.heads - self.model.heads(permeability)) / self.safe_noise
+        values: Array = np.sqrt(np.mean(missed**2, axis=1))
+        return values
+
+    def fix(self, permeability: Array) -> Array:
+        """Fields (S, n, n) with the known cells set."""
+        if len(self.known):
+            permeability = permeability.copy()
+            permeability[:, self.known[:, 0], self.known[:, 1]] = self.values
+        return permeability
 
 
 def sensitivity(u: Array, adjoint: Array) -> Array:

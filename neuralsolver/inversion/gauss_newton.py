@@ -22,7 +22,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import ndtr
 
-from neuralsolver.inversion.problem_of_wells import WellData
+from neuralsolver.inversion.forward import WellData
 from neuralsolver.reference.posterior import FieldPrior, field_prior
 from neuralsolver.reference.random_fields import cosine_variance
 

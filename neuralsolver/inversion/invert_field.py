@@ -32,10 +32,9 @@ from neuralsolver.inversion.chain import run_chains
 from neuralsolver.inversion.corrector import KINDS, Corrector
 from neuralsolver.inversion.ens import network_samples
 from neuralsolver.inversion.ensemble import smooth_ensemble
-from neuralsolver.inversion.forward import embed, solve_heads
+from neuralsolver.inversion.forward import WellData, embed, solve_heads
 from neuralsolver.inversion.gauss_newton import gauss_newton_samples, total_variation
 from neuralsolver.inversion.priors import Prior
-from neuralsolver.inversion.problem_of_wells import WellData
 from neuralsolver.samplers.samples import Samples, Told
 
 Array = npt.NDArray[np.float64]

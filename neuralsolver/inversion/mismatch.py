@@ -25,8 +25,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from neuralsolver.inversion.forward import interpolation
-from neuralsolver.inversion.problem_of_wells import WellData
+from neuralsolver.inversion.forward import WellData, interpolation
 from neuralsolver.reference.posterior import bilinear_weights
 
 Array = npt.NDArray[np.float64]

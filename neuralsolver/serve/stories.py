@@ -30,10 +30,9 @@ from neuralsolver.equations.sensors import Observed, Sensors
 from neuralsolver.errors import InvalidInput
 from neuralsolver.inversion.ens import network_view, probability
 from neuralsolver.inversion.ensemble import smooth_ensemble
-from neuralsolver.inversion.forward import HeadModel
+from neuralsolver.inversion.forward import HeadModel, WellData
 from neuralsolver.inversion.invert_field import shipped_corrector
 from neuralsolver.inversion.priors import Prior
-from neuralsolver.inversion.problem_of_wells import WellData
 from neuralsolver.samplers import ExactPosterior
 from neuralsolver.serve.frames import encode_frame, shown
 from neuralsolver.serve.http_api import body_of, unless_gone

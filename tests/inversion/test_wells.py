@@ -20,12 +20,11 @@ from neuralsolver.inversion.ens import (
     sample_phases,
 )
 from neuralsolver.inversion.ensemble import gaspari_cohn, smooth_ensemble
-from neuralsolver.inversion.forward import HeadModel, embed, interpolation, solve_heads
+from neuralsolver.inversion.forward import HeadModel, WellData, embed, interpolation, solve_heads
 from neuralsolver.inversion.gauss_newton import LatentModel, gauss_newton_samples, total_variation
 from neuralsolver.inversion.invert_field import well_data
 from neuralsolver.inversion.mismatch import GRID, SIGNALS, signal_channels
 from neuralsolver.inversion.priors import FIELDS, Prior
-from neuralsolver.inversion.problem_of_wells import WellData
 from neuralsolver.training.checkpoint import Card, load_model, save_model
 from paper.inversion_training import (
     RandomWells,
