@@ -130,7 +130,7 @@ def _cost_table(training: Training, teraflops: float) -> str:
         lines.append(
             f"{row.name:12} {row.resolution:6} {row.batch_size:6} {batches:>8} "
             f"{row.flops / 1e9:12.4g} {row.memory / 1e9:6.2f} {row.hours(teraflops):16.3g} "
-            f"{row.hours_here():14.3g}"
+            f"{row.hours():14.3g}"
         )
     return "\n".join(lines)
 

@@ -59,17 +59,13 @@ class StageCost:
     memory: float
     seconds: float
 
-    def hours(self, teraflops: float) -> float:
-        """Hours at this many 10¹² operations a second; of a budget, the budget."""
+    def hours(self, teraflops: float | None = None) -> float:
+        """Hours at this many 10¹² operations a second, or on one core of this machine; where a
+        budget says when to stop, the budget."""
         if self.batches is None:
             return (self.minutes or 0.0) / 60
-        return self.batches * self.flops / (teraflops * 1e12) / 3600
-
-    def hours_here(self) -> float:
-        """Hours on one core of this machine."""
-        if self.batches is None:
-            return (self.minutes or 0.0) / 60
-        return self.batches * self.seconds / 3600
+        one = self.seconds if teraflops is None else self.flops / (teraflops * 1e12)
+        return self.batches * one / 3600
 
 
 def estimate(training: Training) -> list[StageCost]:

@@ -65,3 +65,30 @@ def test_an_equation_that_no_loaded_model_could_name_is_refused_before_training(
     with pytest.raises(ns.InvalidInput, match="advection-diffusion"):
         ns.train(AdvectionDiffusion(), scale="tiny", batches=1, runs=tmp_path, data=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+class ComplexWeights(nn.Module):
+    """A spectral layer as neuraloperator has it: complex weights, optional arguments of forward."""
+
+    def __init__(self, channels: int, fields: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(channels, fields, 3, 3, dtype=torch.cfloat) / 3)
+
+    def forward(self, x, output_shape=None, **options):
+        spectrum = torch.fft.rfft2(x, norm="forward")
+        out = torch.zeros(len(x), self.weight.shape[1], *spectrum.shape[2:], dtype=torch.cfloat)
+        out[:, :, :3, :3] = torch.einsum("bixy,ioxy->boxy", spectrum[:, :, :3, :3], self.weight)
+        return torch.fft.irfft2(out, s=x.shape[2:], norm="forward")
+
+
+def test_a_network_with_complex_weights_needs_no_adapter(tmp_path):
+    with restored_registrations():
+        recipe = ns.register_backbone("complex", ComplexWeights)[0]
+        solver = ns.train(
+            ns.Poisson(), recipe=recipe, scale="tiny", runs=tmp_path, data=tmp_path, batches=4,
+            ema=0.9, device="cpu", progress=False,
+        )  # fmt: skip
+        again = ns.load(next(tmp_path.rglob("card.json")).parent)
+        first, second = (found.network.state_dict() for found in (solver, again))
+        assert first["corrector.inner.weight"].is_complex()
+        assert all(torch.equal(first[name], second[name]) for name in first)
