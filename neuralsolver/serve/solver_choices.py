@@ -76,8 +76,8 @@ def compared(models: Models, job: SolveJob) -> dict[str, Method]:
 
 def step_of(method: Method, problem: Problem) -> str:
     """The name of the steps that a method will make: Krylov, Conjugate, Anderson, …"""
-    solve = method.solver.compose(problem, problem.first_guess(), **method.options)
-    return type(solve.stepper).__name__
+    stepper = method.solver.compose(problem, problem.first_guess(), **method.options).stepper
+    return "Conjugate" if getattr(stepper, "conjugate", False) else type(stepper).__name__
 
 
 def _contractive(models: Models, job: SolveJob, mode: str) -> Method:
