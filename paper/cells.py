@@ -232,12 +232,12 @@ def cells(rows: pd.DataFrame, metrics: Collection[str]) -> pd.DataFrame:
     return pd.DataFrame(found, columns=columns).set_index(columns[:4])
 
 
-def marked(text: pd.DataFrame, value: pd.DataFrame, axis: int = 0) -> pd.DataFrame:
-    """The texts with the smallest value of every column (or line) bold and the next in italics.
+def marked(text: pd.DataFrame, value: pd.DataFrame) -> pd.DataFrame:
+    """The texts with the smallest value of every column bold and the next in italics.
 
     Values that are printed alike are equal and share a mark.
     """
-    rank = value.map(lambda x: float(number(x)), na_action="ignore").rank(axis=axis, method="dense")
+    rank = value.map(lambda x: float(number(x)), na_action="ignore").rank(method="dense")
     return text.where(rank != 1, "**" + text + "**").where(rank != 2, "*" + text + "*")
 
 

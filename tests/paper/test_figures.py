@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 
 from paper.methods import METHODS
 from paper.results import Results
-from paper.style import PALETTE, png, styles_of
+from paper.style import PALETTE, pdf, png, styles_of
 from paper.write import makers
 from tests.paper.made_up import fill, row
 from tests.paper.small import run
@@ -68,6 +68,9 @@ def test_the_bytes_depend_on_the_results_only(folder):
         pictures = [png(makers(results)[name](results)) for results in (first, second)]
         assert pictures[0] == pictures[1]
         assert b"matplotlib" not in pictures[0].lower()
+    vectors = [pdf(makers(results)["starts"](results)) for results in (first, second)]
+    assert vectors[0] == vectors[1]
+    assert vectors[0].startswith(b"%PDF")
 
 
 def test_everything_is_drawn_from_full_results(folder):

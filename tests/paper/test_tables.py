@@ -89,8 +89,8 @@ def test_the_two_smallest_are_marked():
 
 
 def test_marks_without_a_competitor():
-    text, value = pd.DataFrame([["not run", "1"]]), pd.DataFrame([[NAN, 1.0]])
-    assert marked(text, value, axis=1).iloc[0].tolist() == ["not run", "**1**"]
+    text, value = pd.DataFrame(["not run", "1"]), pd.DataFrame([NAN, 1.0])
+    assert marked(text, value)[0].tolist() == ["not run", "**1**"]
 
 
 @pytest.mark.parametrize(("kind", "count"), [("results", 21), ("empty", 12)])
