@@ -15,6 +15,7 @@ from neuralsolver.data.reference_solution import CoarseIntegrator, ReferenceSolv
 from neuralsolver.equations import Problem
 from neuralsolver.serve.catalogue import CATALOGUE
 from neuralsolver.solvers import TrainedSolver
+from neuralsolver.solvers.krylov import Krylov
 from neuralsolver.solvers.loop import Solver
 from neuralsolver.solvers.network_free import without_network
 from neuralsolver.solvers.newton import Newton
@@ -77,7 +78,8 @@ def compared(models: Models, job: SolveJob) -> dict[str, Method]:
 def step_of(method: Method, problem: Problem) -> str:
     """The name of the steps that a method will make: Krylov, Conjugate, Anderson, …"""
     stepper = method.solver.compose(problem, problem.first_guess(), **method.options).stepper
-    return "Conjugate" if getattr(stepper, "conjugate", False) else type(stepper).__name__
+    conjugate = isinstance(stepper, Krylov) and stepper.held.conjugate
+    return "Conjugate" if conjugate else type(stepper).__name__
 
 
 def _contractive(models: Models, job: SolveJob, mode: str) -> Method:
