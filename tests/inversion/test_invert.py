@@ -176,5 +176,5 @@ def test_permeabilities_over_many_decades_are_solved():
     from neuralsolver.inversion.forward import solve_heads
 
     rng = np.random.default_rng(0)
-    a = np.exp(12 * rng.standard_normal((32, 32)))
+    a = np.exp(30 * rng.standard_normal((32, 32)))  # the banded Cholesky fails here
     assert np.isfinite(solve_heads(a)).all()
