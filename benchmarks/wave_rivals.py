@@ -5,6 +5,8 @@
     continuation      secant steps in ε, each with damped Newton
     nested iteration  the solution on half of the points, with a wavenumber that has the same
                       dispersion there, interpolated; then Newton-GMRES
+    one way           the linear wave near its side, marched through the nonlinear medium by the
+                      split-step method (beam propagation); then Newton-GMRES
     nearest, POD      a start u₀ r, with r = u / u₀ of the nearest training problem, or by ridge
                       regression on all of them; then Newton-GMRES
 
@@ -152,6 +154,28 @@ def nested(problem: WaveOperator, linear: Complex) -> WaveAnswer:
     found = newton_krylov(replace(scaled, strength=coarse.strength * unit**2), first)
     start = inner(_resized(coarse.embed(unit * found.u), problem.slowness.shape[0]))
     return newton_krylov(problem, start if found.converged else linear)
+
+
+def one_way(problem: WaveOperator, linear: Complex) -> WaveAnswer:
+    """Newton-GMRES from a beam that travels away from its side and is never reflected.
+
+    Row by row, A ← e^{−iδ} F⁻¹ e^{−ihκ} F A with κ² = k̄² − q² for every wavenumber q along the row
+    and δ = h (k s √(1 − iγ + ε|A|²) − k̄): outgoing waves are e^{−ikx} where γ ≥ 0 absorbs.
+    """
+    turns = _side(problem.source)
+    u, medium, kerr = (
+        np.rot90(problem.embed(field), turns).copy()
+        for field in (linear, problem.linear_medium, problem.kerr.astype(complex))
+    )
+    sizes = np.abs(np.rot90(problem.source, turns)).sum(1)
+    first = int(np.flatnonzero(sizes > 1e-3 * sizes.max())[-1]) + 1
+    h, mean = problem.spacing, problem.wavenumber * float(problem.slowness.mean())
+    along = np.sqrt(mean**2 - (2 * math.pi * np.fft.fftfreq(u.shape[1], h)) ** 2 + 0j).conj()
+    for row in range(first, len(u) - 2):
+        ahead = np.fft.ifft(np.exp(-1j * h * along) * np.fft.fft(u[row]))
+        local = np.sqrt(medium[row + 1] + kerr[row + 1] * np.abs(ahead) ** 2) / h
+        u[row + 1] = ahead * np.exp(-1j * h * (local - mean))
+    return newton_krylov(problem, inner(np.rot90(u, -turns)))
 
 
 def _resized(field: Any, points: int) -> Any:

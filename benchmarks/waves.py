@@ -27,7 +27,14 @@ import numpy as np
 from torch import nn
 
 from benchmarks.harness import Method, Row, Turns, take_turns
-from benchmarks.wave_rivals import TrainingStarts, continuation, line_search, nested, trust_region
+from benchmarks.wave_rivals import (
+    TrainingStarts,
+    continuation,
+    line_search,
+    nested,
+    one_way,
+    trust_region,
+)
 from neuralsolver.data.wave_media import beam, random_medium
 from neuralsolver.limits import Choice
 from neuralsolver.solvers.sparse_lu import SparseLU
@@ -165,6 +172,7 @@ def wave_methods(network: nn.Module, beside: Path | None = None) -> list[Method]
             "line search": lambda p, f, u: line_search(p, u),
             "trust region": lambda p, f, u: trust_region(p, u),
             "nested iteration": lambda p, f, u: nested(p, u),
+            "one way": lambda p, f, u: one_way(p, u),
             "nearest": lambda p, f, u: newton_krylov(p, known.start(p, u, "nearest")),
             "POD": lambda p, f, u: newton_krylov(p, known.start(p, u, "POD")),
             "12 corrections, no Newton": without_newton,
