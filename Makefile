@@ -76,7 +76,8 @@ weights: $(READY)
 	$(BIN)/ens train darcy-box --scale box --ship
 	for flow in navier-stokes kolmogorov; do \
 	  $(BIN)/ens train $$flow --ship && \
-	  $(BIN)/ens train $$flow --recipe paper --budget-minutes 20 --ship || exit 1; done
+	  $(BIN)/ens train $$flow --recipe paper --budget-minutes 20 --ship && \
+	  $(BIN)/ens train $$flow --recipe paper --start $$flow-paper --budget-minutes 28 --ship || exit 1; done
 	$(BIN)/python -m paper.wave_training data runs/waves/data --minutes 26
 	$(BIN)/python -m paper.wave_training train runs/waves/data --output runs/waves/model --minutes 48
 	cp runs/waves/model/*.* neuralsolver/weights/waves/
