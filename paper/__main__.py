@@ -38,7 +38,7 @@ def options(
     for file in plugin or []:
         from neuralsolver.equations.registry import import_equations
 
-        import_equations(file)
+        import_equations(file, "--plugin")
 
 
 def evaluate(

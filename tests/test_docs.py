@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shlex
@@ -269,6 +270,29 @@ def test_example_of_an_own_backbone(tmp_path):
     assert printed.count("TOLERANCE") == 1
     # the network alone converges, too
     assert float(re.findall(r"relative residual (\S+),", printed)[0]) < 1e-4
+
+
+FNO_LIKE = """
+from torch import nn
+def FNO(n_modes, in_channels, out_channels, hidden_channels):
+    assert n_modes == (20, 20) and hidden_channels == 32
+    return nn.Conv2d(in_channels, out_channels, 5, padding=2)
+"""
+
+
+@pytest.mark.slow
+def test_example_of_a_row_with_a_network_of_neuraloperator(tmp_path):
+    """With a module in the place of that package, which is not among our dependencies."""
+    (tmp_path / "neuralop").mkdir()
+    (tmp_path / "neuralop" / "models.py").write_text(FNO_LIKE)
+    plugin = ["-W", "error", "-m", "paper", "--plugin", EXAMPLES / "neuraloperator_fno.py"]
+    what = ["evaluate", "helmholtz", "--method", "neuralop-fno", "--regime", "in-distribution"]
+    size = ["--scale", "tiny", "--samples", "4", "--json", "--results", "r", "--runs", "r"]
+    printed = run([*plugin, *what, *size, "--data", "d"], tmp_path)
+    (row,) = json.loads(printed)
+    assert row["method"] == "neuralop-fno"
+    assert row["samples"] == 4
+    assert row["training"]["batches"] == 20
 
 
 @pytest.mark.slow

@@ -124,20 +124,21 @@ def describe(equation: Equation) -> dict[str, Any]:
     }
 
 
-def import_equations(file: str | Path) -> ModuleType:
+def import_equations(file: str | Path, option: str = "--equation-module") -> ModuleType:
     """Import a user's Python file by its path: the equations it registers are then known.
 
-    It runs with all rights of the user. Importing it again does nothing.
+    It runs with all rights of the user. Importing it again does nothing. `option` is how the user
+    named it, for the message of an error.
     """
     path = Path(file).resolve()
     if path.suffix != ".py" or not path.is_file():
-        raise InvalidInput("--equation-module", "an existing Python file", file)
+        raise InvalidInput(option, "an existing Python file", file)
     name = path.stem
     known = sys.modules.get(name)
     if known is not None:
         if getattr(known, "__file__", None) == str(path):
             return known
-        raise InvalidInput("--equation-module", "a name that no other module has", name)
+        raise InvalidInput(option, "a name that no other module has", name)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -148,9 +149,7 @@ def import_equations(file: str | Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         got = f"{type(error).__name__}: {error}"
-        raise InvalidInput(
-            f"--equation-module {file}", "a file that can be imported", got
-        ) from error
+        raise InvalidInput(f"{option} {file}", "a file that can be imported", got) from error
     try:  # workers in other processes cannot find the file: they are sent what it defines
         import cloudpickle
     except ImportError:  # without the extra `cluster` there are no workers
