@@ -163,8 +163,15 @@ class _Gained(nn.Module):
             raise InvalidInput("backbone", "a torch.nn.Module", type(inner).__name__)
         self.inner = inner
         self.gain = nn.Parameter(torch.full((1,), 0.0 if zero_output else 1.0))
+        self.register_state_dict_post_hook(_only_tensors)  # type: ignore[no-untyped-call]
 
     def forward(self, x: Tensor) -> Tensor:
         """The answer of the user's network, times the gain."""
         answer: Tensor = self.gain * self.inner(x)
         return answer
+
+
+def _only_tensors(module: nn.Module, state: dict[str, Any], *unused: Any) -> None:
+    """Drop what else a network puts into its state: neuraloperator's add their arguments."""
+    for name in [name for name, value in state.items() if not isinstance(value, Tensor)]:
+        del state[name]

@@ -68,11 +68,16 @@ def test_an_equation_that_no_loaded_model_could_name_is_refused_before_training(
 
 
 class ComplexWeights(nn.Module):
-    """A spectral layer as neuraloperator has it: complex weights, optional arguments of forward."""
+    """As neuraloperator's: complex weights, arguments in its state, optional ones of forward."""
 
     def __init__(self, channels: int, fields: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(channels, fields, 3, 3, dtype=torch.cfloat) / 3)
+
+    def state_dict(self, *arguments, **options):
+        state = super().state_dict(*arguments, **options)
+        state["_metadata"] = {"channels": 1}
+        return state
 
     def forward(self, x, output_shape=None, **options):
         spectrum = torch.fft.rfft2(x, norm="forward")
