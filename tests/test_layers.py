@@ -152,3 +152,11 @@ def test_few_ask_what_kind_of_equation_they_have():
     asking = {name: found for name, found in counts.items() if any(found)}
     assert sum(kinds for kinds, _ in asking.values()) <= MAY_ASK, asking
     assert sum(found for _, found in asking.values()) <= MAY_ASK_FOR_THE_BOUNDARY, asking
+
+
+def test_a_module_name_occurs_once():
+    files = [p for p in PACKAGE.rglob("*.py") if not p.stem.startswith("__")]
+    places: dict[str, list[str]] = {}
+    for path in files:
+        places.setdefault(path.stem, []).append(str(path.relative_to(PACKAGE)))
+    assert [found for found in places.values() if len(found) > 1] == []

@@ -31,7 +31,7 @@ from neuralsolver.cli import (
     invert,
     models,
     serve,
-    solve,
+    solve_command,
     train,
 )
 from neuralsolver.cli.options import checked
@@ -53,7 +53,7 @@ app = typer.Typer(
 for _name, _command in (
     ("demo", demo.demo),
     ("list", models.list_all),
-    ("solve", solve.solve),
+    ("solve", solve_command.solve),
     ("invert", invert.invert),
     ("serve", serve.serve),
     ("train", train.train),

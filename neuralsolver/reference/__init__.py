@@ -3,7 +3,7 @@
 Independent of `neuralsolver.equations`, so that the two check each other.
 """
 
-from neuralsolver.reference.darcy import DarcySolution, solve_darcy
+from neuralsolver.reference.diffusion import DarcySolution, solve_darcy
 from neuralsolver.reference.elliptic import smallest_singular_value, solve_shifted_laplacian
 from neuralsolver.reference.random_fields import box_field, cosine_field, periodic_field, two_phase
 from neuralsolver.reference.semilinear import NewtonResult, solve_semilinear_helmholtz

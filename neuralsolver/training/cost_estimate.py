@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from neuralsolver.data.shapes import ShapedExamples
+from neuralsolver.data.random_shapes import ShapedExamples
 from neuralsolver.equations import Problem
 from neuralsolver.solvers.neural_solver import NeuralSolver
 from neuralsolver.training.objectives import OBJECTIVES, Batch

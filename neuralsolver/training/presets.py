@@ -224,7 +224,7 @@ class Preset:
 
     `reads` is "everything", or "jacobian": no more than the error and what ∂F/∂u depends on, or
     "shape": the error, its coefficient and the points that are solved for. The examples of the
-    last are problems on random shapes (`data.shapes`). A
+    last are problems on random shapes (`data.random_shapes`). A
     corrector without `places` has no coordinates: what it knows of a vortex it knows everywhere,
     and the forcing reaches it through the residual. The default `step_size` β is the paper's; it is
     close to 1/2π², the largest value the inverse of the Laplacian takes, and so the natural unit of

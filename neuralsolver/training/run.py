@@ -15,7 +15,7 @@ import torch
 import neuralsolver
 from neuralsolver.data import Dataset, DatasetSpec, generate, read
 from neuralsolver.data.dataset import canonical
-from neuralsolver.data.shapes import ShapedExamples
+from neuralsolver.data.random_shapes import ShapedExamples
 from neuralsolver.equations import Equation
 from neuralsolver.errors import InvalidInput
 from neuralsolver.solvers.neural_solver import NeuralSolver

@@ -122,7 +122,6 @@ def test_a_race_is_run_once_and_told(
     assert run(["waves", "--case", "nothing", "--samples", "1"], app) == 1
 
 
-@pytest.mark.skipif(not ROWS.is_file(), reason="no rows")
 def test_the_page_tells_the_rows() -> None:
     rows = waves.read_waves(ROWS)
     assert {one["seed"] for one in rows} == {waves.SEED}

@@ -55,7 +55,6 @@ def test_probabilities_are_calibrated_when_they_come_true():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not invert_field.WEIGHTS.is_dir(), reason="no network is shipped")
 @pytest.mark.parametrize("prior", ["two-phase", "channels"])
 def test_the_shipped_network_beats_a_small_ensemble(prior):
     """On instances of the seed of development, against ES-MDA with 200 members and 6 steps."""

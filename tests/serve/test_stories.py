@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 
-from neuralsolver.inversion.invert_field import WEIGHTS
 from neuralsolver.serve.frames import decode_frame
 from tests.serve.running import JSON
 
@@ -38,7 +37,6 @@ def test_a_strong_beam_is_found_by_the_network_and_is_another_wave(server):
     assert np.abs(fields["answer"] - fields["network"]).mean() < 0.5 * change
 
 
-@pytest.mark.skipif(not WEIGHTS.is_dir(), reason="the network of wells is not installed")
 def test_wells_tell_the_rock(server):
     header, fields = told(server, "/wells", places=WELLS, seed=2, prior="two-phase")
     last = fields[f"correction {header['network']['corrections']}"]

@@ -178,8 +178,7 @@ def test_the_shipped_network_is_no_solver_of_the_paper() -> None:
     assert "waves" not in shipped()
     assert "waves" not in shipped_denoisers()
     network = shipped_wave_corrector()
-    if network is None:
-        pytest.skip("a checkout without the weights of waves")
+    assert network is not None
     hard = Waves(random_medium(np.random.default_rng(3), 64, "smooth", 0.2), 2 * np.pi * 63 / 8)
     hard = Waves(hard.slowness, hard.wavenumber, strength=0.4)
     answer = hard.solve()

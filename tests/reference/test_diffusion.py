@@ -11,7 +11,7 @@ from scipy.sparse.linalg import spsolve
 
 from neuralsolver.errors import InvalidInput, ReferenceFailure
 from neuralsolver.reference import cosine_field, solve_darcy, solve_shifted_laplacian, two_phase
-from neuralsolver.reference.darcy import FluxForm
+from neuralsolver.reference.diffusion import FluxForm
 
 
 def flux_matrix(permeability: np.ndarray) -> sparse.csc_matrix:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from neuralsolver.data.shapes import FEWEST_FREE, ShapedExamples, random_shape
+from neuralsolver.data.random_shapes import FEWEST_FREE, ShapedExamples, random_shape
 
 
 def test_solutions_solve_and_samples_stand_alone():
