@@ -95,6 +95,8 @@ class Grid:
             both = len(pair) == 2 and all(end in ("dirichlet", "neumann") for end in pair)
             if not (both or pair == ("periodic", "periodic")):
                 expected = "for every axis dirichlet, neumann, periodic or a pair of the first two"
+                if "absorbing" in pair:
+                    expected += " (waves with absorbing sides: ns.Waves)"
                 raise InvalidInput("sides", expected, sides)
         periodic = tuple(pair[0] == "periodic" for pair in pairs)
         mirrors = tuple((pair[0] == "neumann", pair[1] == "neumann") for pair in pairs)

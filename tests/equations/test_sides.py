@@ -193,3 +193,8 @@ def test_one_known_point_makes_a_closed_box_solvable():
     assert torch.allclose(start + newton_correction(problem, start), torch.tensor(2.0).double())
     # with a reaction nothing is missing
     Problem(Helmholtz(wavenumber=1.0), ZERO, sides=("flux", "flux"))
+
+
+def test_absorbing_sides_are_sent_to_the_waves():
+    with pytest.raises(InvalidInput, match=r"ns\.Waves"):
+        Problem(Poisson(), np.ones((16, 16)), sides="absorbing")
